@@ -1,0 +1,43 @@
+//! Values and names inside SQL text that the pooler itself writes.
+//!
+//! Safe in every encoding whose multi-byte characters contain no ASCII byte, which is every server
+//! encoding. In a client encoding that is not one of them (BIG5, GBK, GB18030, JOHAB, SJIS, UHC) the
+//! caller has to keep to ASCII.
+
+use memchr::memchr;
+
+/// Appends `value` as a string literal that means the same with any `standard_conforming_strings`.
+/// SQL text cannot hold a NUL: the value is cut there.
+pub fn quote_literal(out: &mut Vec<u8>, value: &[u8]) {
+    let value = until_nul(value);
+    if memchr(b'\\', value).is_some() {
+        out.push(b'E');
+    }
+    quote(out, value, b'\'', |byte| matches!(byte, b'\'' | b'\\'));
+}
+
+/// Appends `name` as a quoted identifier, whatever it looks like. Cut at a NUL.
+pub fn quote_identifier(out: &mut Vec<u8>, name: &[u8]) {
+    quote(out, until_nul(name), b'"', |byte| byte == b'"');
+}
+
+fn quote(out: &mut Vec<u8>, text: &[u8], mark: u8, doubled: impl Fn(u8) -> bool) {
+    out.reserve(text.len() + 2);
+    out.push(mark);
+    for &byte in text {
+        if doubled(byte) {
+            out.push(byte);
+        }
+        out.push(byte);
+    }
+    out.push(mark);
+}
+
+/// `text` up to its first NUL.
+#[inline]
+pub(crate) fn until_nul(text: &[u8]) -> &[u8] {
+    match memchr(0, text) {
+        Some(end) => text.get(..end).unwrap_or(text),
+        None => text,
+    }
+}
