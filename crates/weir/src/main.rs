@@ -1,1 +1,8 @@
+//! Weir, a PostgreSQL connection pooler.
+
+mod control;
+mod report;
+mod shared;
+mod worker;
+
 fn main() {}

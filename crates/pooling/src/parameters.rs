@@ -1,0 +1,205 @@
+//! What is set on a session: an immutable, interned value. Each client has the one it expects, each server connection the one
+//! that is on it. Two that are equal are the same pointer, so the common case costs one comparison; where they differ, `replay`
+//! writes the SQL that turns one into the other.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where a parameter's value is known from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Origin {
+    /// The server reports it (GUC_REPORT), so every change of it is seen.
+    Reported,
+    /// The client's startup packet asked for it and the server does not report it: its startup value is put back for each lease.
+    Startup,
+}
+
+/// One parameter of a session.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Parameter {
+    pub name: Box<str>,
+    pub value: Box<str>,
+    pub origin: Origin,
+}
+
+/// The parameters of a session, sorted by name without regard to case.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Parameters {
+    entries: Box<[Parameter]>,
+}
+
+/// Reported, but facts about the server rather than settings: nobody can put them back.
+const FACTS: [&str; 6] =
+    ["in_hot_standby", "integer_datetimes", "is_superuser", "server_encoding", "server_version", "session_authorization"];
+
+impl Parameters {
+    /// The parameters a server reported at log-in.
+    pub fn reported<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Parameters {
+        pairs.into_iter().fold(Parameters::default(), |all, (name, value)| all.with(name, value, Origin::Reported))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Parameter> {
+        self.entries.iter()
+    }
+
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.position(name).ok().map(|at| &*self.entries[at].value)
+    }
+
+    /// The same with one value changed or added. A parameter that the server reports stays one, whoever sets it.
+    pub fn with(&self, name: &str, value: &str, origin: Origin) -> Parameters {
+        let mut entries = self.entries.to_vec();
+        match self.position(name) {
+            Ok(at) => {
+                entries[at].value = value.into();
+                if origin == Origin::Reported {
+                    entries[at].origin = origin;
+                }
+            }
+            Err(at) => entries.insert(at, Parameter { name: name.into(), value: value.into(), origin }),
+        }
+        Parameters { entries: entries.into() }
+    }
+
+    /// What a client that asked for `startup` may expect of a server that greets with `self`.
+    pub fn for_client<'a>(&self, startup: impl IntoIterator<Item = (&'a str, &'a str)>) -> Parameters {
+        startup
+            .into_iter()
+            .filter(|(name, _)| !is_fact(name))
+            .fold(self.clone(), |all, (name, value)| all.with(name, value, Origin::Startup))
+    }
+
+    /// Only what the server reports: what is left after RESET ALL or DISCARD ALL on a server connection.
+    pub fn without_startup(&self) -> Parameters {
+        Parameters { entries: self.entries.iter().filter(|p| p.origin == Origin::Reported).cloned().collect() }
+    }
+
+    /// Appends the SQL that turns a session with `self` into one with `target`; false if there is nothing to do.
+    pub fn replay(&self, target: &Parameters, sql: &mut Vec<u8>) -> bool {
+        let before = sql.len();
+        for stale in self.entries.iter().filter(|p| p.origin == Origin::Startup && target.value(&p.name).is_none()) {
+            sql.extend_from_slice(b"RESET ");
+            wire::quote_identifier(sql, stale.name.as_bytes());
+            sql.push(b';');
+        }
+        for wanted in target.entries.iter().filter(|p| !is_fact(&p.name)) {
+            if self.value(&wanted.name) != Some(&wanted.value) {
+                wanted.set_statement(sql);
+            }
+        }
+        sql.len() > before
+    }
+
+    fn position(&self, name: &str) -> Result<usize, usize> {
+        self.entries.binary_search_by(|p| compare_ignoring_case(&p.name, name))
+    }
+}
+
+impl Parameter {
+    /// A reported parameter takes a plain SET; lists of quoted names (search_path) and unknown ones go through set_config,
+    /// which takes the text as the startup packet would.
+    fn set_statement(&self, sql: &mut Vec<u8>) {
+        let plain = self.origin == Origin::Reported && !self.name.eq_ignore_ascii_case("search_path");
+        if plain {
+            sql.extend_from_slice(b"SET ");
+            wire::quote_identifier(sql, self.name.as_bytes());
+            sql.extend_from_slice(b" TO ");
+            wire::quote_literal(sql, self.value.as_bytes());
+        } else {
+            sql.extend_from_slice(b"SELECT pg_catalog.set_config(");
+            wire::quote_literal(sql, self.name.as_bytes());
+            sql.push(b',');
+            wire::quote_literal(sql, self.value.as_bytes());
+            sql.extend_from_slice(b",false)");
+        }
+        sql.push(b';');
+    }
+}
+
+fn is_fact(name: &str) -> bool {
+    FACTS.iter().any(|fact| fact.eq_ignore_ascii_case(name))
+}
+
+fn compare_ignoring_case(a: &str, b: &str) -> std::cmp::Ordering {
+    let lower = |text: &str| text.bytes().map(|byte| byte.to_ascii_lowercase()).collect::<Vec<_>>();
+    lower(a).cmp(&lower(b))
+}
+
+/// Makes equal parameters one value. Shared by all threads; asked only when something changes.
+#[derive(Default)]
+pub struct Interner {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    values: HashSet<Arc<Parameters>>,
+    /// When the set has grown to this size, values that nobody holds any more are dropped.
+    sweep_at: usize,
+}
+
+impl Interner {
+    pub fn intern(&self, parameters: Parameters) -> Arc<Parameters> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.values.get(&parameters) {
+            return Arc::clone(found);
+        }
+        if known.values.len() >= known.sweep_at {
+            known.values.retain(|value| Arc::strong_count(value) > 1);
+            known.sweep_at = (known.values.len() * 2).max(64);
+        }
+        let value = Arc::new(parameters);
+        known.values.insert(Arc::clone(&value));
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn welcome() -> Parameters {
+        Parameters::reported([("server_version", "17.1"), ("TimeZone", "UTC"), ("client_encoding", "UTF8")])
+    }
+
+    fn replay(from: &Parameters, to: &Parameters) -> String {
+        let mut sql = Vec::new();
+        from.replay(to, &mut sql);
+        String::from_utf8(sql).unwrap()
+    }
+
+    #[test]
+    fn a_client_that_asks_for_nothing_needs_no_replay() {
+        let server = welcome();
+        assert_eq!(replay(&server, &server.for_client([])), "");
+    }
+
+    #[test]
+    fn reported_parameters_are_set_and_set_back() {
+        let server = welcome();
+        let client = server.for_client([("timezone", "Europe/Berlin")]);
+        assert_eq!(client.value("TimeZone"), Some("Europe/Berlin"));
+        assert_eq!(replay(&server, &client), "SET \"TimeZone\" TO 'Europe/Berlin';");
+        assert_eq!(replay(&client, &server), "SET \"TimeZone\" TO 'UTC';");
+    }
+
+    #[test]
+    fn unreported_startup_parameters_are_set_and_reset() {
+        let server = welcome();
+        let client = server.for_client([("statement_timeout", "5s"), ("server_version", "1")]);
+        assert_eq!(replay(&server, &client), "SELECT pg_catalog.set_config('statement_timeout','5s',false);");
+        assert_eq!(replay(&client, &server), "RESET \"statement_timeout\";");
+        assert_eq!(client.without_startup(), server);
+    }
+
+    #[test]
+    fn equal_values_are_one_pointer_and_unused_ones_are_dropped() {
+        let interner = Interner::default();
+        let a = interner.intern(welcome());
+        assert!(Arc::ptr_eq(&a, &interner.intern(welcome())));
+        for n in 0..1000 {
+            interner.intern(welcome().for_client([("application_name", n.to_string().as_str())]));
+        }
+        assert!(interner.known.lock().unwrap().values.len() <= 129);
+    }
+}

@@ -1,0 +1,1 @@
+//! The control thread: everything that is sequential or may wait. One tokio runtime on one thread.

@@ -1,0 +1,475 @@
+//! What the control thread and the workers share: the snapshot of the configuration, the pools, the ledger, and the messages
+//! between them. Everything here is either immutable, a guard, or asked only on slow paths; what a worker touches for
+//! every transaction is its own (see `Cell` for the one exception).
+
+use crate::worker::{Mailbox, Server, ServerKey};
+use arc_swap::{ArcSwap, ArcSwapOption};
+use pooling::cancel::ClientPid;
+use pooling::ledger::{PoolId, Wish};
+use pooling::parameters::Interner;
+use pooling::{CancelKeys, CancelSecret, Ledger, Parameters, Time};
+use settings::{Config, Database, PoolSettings};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Instant;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+/// The one value that every thread holds.
+pub struct Shared {
+    pub clock: Clock,
+    pub config: ArcSwap<Config>,
+    pub pools: RwLock<Pools>,
+    ledger: Mutex<Ledger>,
+    pub interner: Interner,
+    pub cancel_keys: CancelKeys,
+    /// Names statements on servers; random for each process.
+    pub statement_key: [u8; 16],
+    pub clients: Arc<ClientCounter>,
+    pub control: mpsc::UnboundedSender<ToControl>,
+    /// Set once, when the workers have been started.
+    pub workers: OnceLock<Vec<Mailbox>>,
+    /// Woken whenever a server connection or a client is gone: PAUSE, WAIT_CLOSE and SHUTDOWN wait for it.
+    pub departures: Notify,
+    /// Wishes noted in the ledger right now: lets a worker see without a lock that somebody elsewhere is short.
+    pub wishes: AtomicU32,
+}
+
+/// The process's clock. `now` is cheap, but not free: workers ask once for each batch.
+#[derive(Clone, Copy)]
+pub struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    pub fn start() -> Clock {
+        Clock { start: Instant::now() }
+    }
+
+    pub fn now(&self) -> Time {
+        Time(self.start.elapsed().as_micros() as u64)
+    }
+}
+
+impl Shared {
+    pub fn new(config: Config, keys: CancelKeys, statement_key: [u8; 16]) -> (Arc<Shared>, mpsc::UnboundedReceiver<ToControl>) {
+        let (control, inbox) = mpsc::unbounded_channel();
+        let shared = Shared {
+            clock: Clock::start(),
+            config: ArcSwap::from_pointee(config),
+            pools: RwLock::default(),
+            ledger: Mutex::default(),
+            interner: Interner::default(),
+            cancel_keys: keys,
+            statement_key,
+            clients: Arc::default(),
+            control,
+            workers: OnceLock::new(),
+            departures: Notify::new(),
+            wishes: AtomicU32::new(0),
+        };
+        (Arc::new(shared), inbox)
+    }
+
+    pub fn workers(&self) -> &[Mailbox] {
+        self.workers.get().map_or(&[], |workers| workers)
+    }
+
+    /// Sends to one worker; messages to a worker that has ended are dropped.
+    pub fn tell(&self, worker: usize, message: ToWorker) {
+        if let Some(mailbox) = self.workers().get(worker) {
+            mailbox.send(message);
+        }
+    }
+
+    pub fn tell_all(&self, mut message: impl FnMut() -> ToWorker) {
+        for mailbox in self.workers() {
+            mailbox.send(message());
+        }
+    }
+
+    /// Fails only when the control thread is gone, that is when the process ends.
+    pub fn tell_control(&self, message: ToControl) {
+        let _ = self.control.send(message);
+    }
+
+    /// The ledger, locked. Only for reading counts and changing limits: places are taken and given back through `Slot`.
+    pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for one more server connection, or the limit that stands in the way (the wish is then noted and the worker
+    /// hears `Granted` when it can be met).
+    pub fn request_slot(self: &Arc<Self>, wish: Wish) -> Result<Slot, pooling::ledger::Limit> {
+        let mut ledger = self.ledger();
+        let answer = ledger.request(wish, self.clock.now());
+        self.wishes.store(ledger.wishes() as u32, Ordering::Relaxed);
+        answer.map(|()| Slot { shared: Arc::clone(self), pool: wish.pool })
+    }
+
+    /// A place for a connection that nobody waits for (min_pool_size, auth_query, the first greeting).
+    pub fn try_slot(self: &Arc<Self>, pool: PoolId) -> Result<Slot, pooling::ledger::Limit> {
+        self.ledger().try_open(pool).map(|()| Slot { shared: Arc::clone(self), pool })
+    }
+
+    pub fn withdraw_wish(&self, pool: PoolId, worker: usize) {
+        let mut ledger = self.ledger();
+        ledger.withdraw(pool, worker);
+        self.wishes.store(ledger.wishes() as u32, Ordering::Relaxed);
+    }
+
+    /// Meets wishes that new limits have made possible.
+    pub fn grant_wishes(self: &Arc<Self>) {
+        while let Some(wish) = { let now = self.clock.now(); self.ledger().grant(now) } {
+            self.hand_out(wish);
+        }
+    }
+
+    fn hand_out(self: &Arc<Self>, wish: Wish) {
+        let slot = Slot { shared: Arc::clone(self), pool: wish.pool };
+        self.tell(wish.worker, ToWorker::Granted(slot));
+    }
+}
+
+/// A server connection's place in the ledger, taken before it is dialled. Dropping it gives the place back, and to
+/// the oldest wish that it helps.
+pub struct Slot {
+    shared: Arc<Shared>,
+    pool: PoolId,
+}
+
+impl Slot {
+    pub fn pool(&self) -> PoolId {
+        self.pool
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let granted = {
+            let mut ledger = self.shared.ledger();
+            let granted = ledger.release(self.pool, self.shared.clock.now());
+            self.shared.wishes.store(ledger.wishes() as u32, Ordering::Relaxed);
+            granted
+        };
+        if let Some(wish) = granted {
+            self.shared.hand_out(wish);
+        }
+        self.shared.departures.notify_waiters();
+    }
+}
+
+/// All pools of the process, by database and user as the client named them.
+#[derive(Default)]
+pub struct Pools {
+    by_name: HashMap<(Box<str>, Box<str>), Arc<Pool>>,
+    by_id: Vec<Arc<Pool>>,
+    databases: HashMap<Box<str>, Arc<DatabaseState>>,
+    user_clients: HashMap<Box<str>, Arc<ClientCounter>>,
+}
+
+impl Pools {
+    pub fn get(&self, database: &str, user: &str) -> Option<&Arc<Pool>> {
+        self.by_name.get(&(Box::from(database), Box::from(user)))
+    }
+
+    pub fn by_id(&self, id: PoolId) -> Option<&Arc<Pool>> {
+        self.by_id.get(id.0 as usize)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Pool>> {
+        self.by_id.iter()
+    }
+
+    pub fn databases(&self) -> impl Iterator<Item = (&str, &Arc<DatabaseState>)> {
+        self.databases.iter().map(|(name, state)| (&**name, state))
+    }
+
+    /// The state of a database that clients may name, made at its first use.
+    pub fn database_state(&mut self, name: &str) -> Arc<DatabaseState> {
+        Arc::clone(self.databases.entry(name.into()).or_default())
+    }
+
+    pub fn user_clients(&mut self, name: &str) -> Arc<ClientCounter> {
+        Arc::clone(self.user_clients.entry(name.into()).or_default())
+    }
+
+    /// The pool of a database and a user, made at its first use.
+    pub fn open(&mut self, shared: &Shared, database: &Arc<Database>, user: &str) -> Arc<Pool> {
+        if let Some(pool) = self.get(&database.name, user) {
+            return Arc::clone(pool);
+        }
+        let config = shared.config.load();
+        let settings = config.pool_settings(database, user);
+        let server_user = database.forced_user.as_deref().unwrap_or(user);
+        let id = shared.ledger().add_pool(&database.name, server_user, limits(&settings));
+        let workers = shared.workers().len().max(1);
+        let pool = Arc::new(Pool {
+            id,
+            database_name: database.name.as_str().into(),
+            user: user.into(),
+            server_user: server_user.into(),
+            database: ArcSwap::new(Arc::clone(database)),
+            settings: ArcSwap::from_pointee(settings),
+            state: self.database_state(&database.name),
+            user_clients: self.user_clients(user),
+            all_clients: Arc::clone(&shared.clients),
+            cells: (0..workers).map(|_| Cell::default()).collect(),
+            generation: AtomicU32::new(0),
+            welcome: ArcSwapOption::empty(),
+            last_error: ArcSwapOption::empty(),
+            pass_through: ArcSwapOption::empty(),
+        });
+        self.by_name.insert((database.name.as_str().into(), user.into()), Arc::clone(&pool));
+        self.by_id.push(Arc::clone(&pool));
+        pool
+    }
+}
+
+/// The ledger's view of a pool's settings.
+pub fn limits(settings: &PoolSettings) -> pooling::ledger::Limits {
+    pooling::ledger::Limits {
+        pool: settings.pool_size,
+        reserve: settings.reserve_pool_size,
+        reserve_after: settings.reserve_pool_timeout,
+        database: settings.max_db_connections,
+        user: settings.max_user_connections,
+    }
+}
+
+/// What all threads know of one pool: server connections to one database as one user.
+pub struct Pool {
+    pub id: PoolId,
+    /// The database as clients name it.
+    pub database_name: Box<str>,
+    /// The user as clients log in.
+    pub user: Box<str>,
+    /// The user that server connections log in as.
+    pub server_user: Box<str>,
+    pub database: ArcSwap<Database>,
+    pub settings: ArcSwap<PoolSettings>,
+    pub state: Arc<DatabaseState>,
+    pub user_clients: Arc<ClientCounter>,
+    pub all_clients: Arc<ClientCounter>,
+    /// One for each worker.
+    pub cells: Box<[Cell]>,
+    /// Counted up by RECONNECT: server connections of an older generation are closed when they come back.
+    pub generation: AtomicU32,
+    /// What the latest server connection reported at log-in; clients are greeted with it.
+    pub welcome: ArcSwapOption<Parameters>,
+    /// Why the latest dial failed; empty again after a success.
+    pub last_error: ArcSwapOption<DialError>,
+    /// SCRAM keys learnt from a client's proof, for logging in to PostgreSQL as the same user.
+    pub pass_through: ArcSwapOption<auth::Secret>,
+}
+
+/// What one worker tells the others of its part of a pool. Each cell has a cache line of its own and one writer; others
+/// read it only when they are short of a server connection or give one back.
+#[derive(Default)]
+#[repr(align(128))]
+pub struct Cell {
+    pub idle: AtomicU32,
+    /// Since when the worker's oldest client waits, in microseconds of `Time`, plus one; 0 when nobody waits.
+    pub oldest_waiter: AtomicU64,
+}
+
+impl Pool {
+    pub fn is_paused(&self) -> bool {
+        self.state.paused.load(Ordering::Relaxed)
+    }
+}
+
+/// What an operator has said about a database, and how many clients it has.
+#[derive(Default)]
+pub struct DatabaseState {
+    pub paused: AtomicBool,
+    pub disabled: AtomicBool,
+    pub clients: ClientCounter,
+}
+
+#[derive(Default)]
+pub struct ClientCounter(AtomicU32);
+
+impl ClientCounter {
+    pub fn count(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more unless that would exceed the limit (0: none).
+    pub fn try_add(&self, limit: u32) -> bool {
+        let room = |count: u32| (limit == 0 || count < limit).then_some(count + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok()
+    }
+
+    pub fn subtract(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A client's place under max_client_conn and the limits of its database and user; also its way to its pool.
+pub struct ClientPermit {
+    pool: Arc<Pool>,
+    shared: Arc<Shared>,
+}
+
+/// The limit that keeps a client out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClientLimit {
+    Total,
+    Database,
+    User,
+}
+
+impl ClientPermit {
+    pub fn take(shared: &Arc<Shared>, pool: &Arc<Pool>, total: u32, database: u32, user: u32) -> Result<ClientPermit, ClientLimit> {
+        if !pool.all_clients.try_add(total) {
+            return Err(ClientLimit::Total);
+        }
+        if !pool.state.clients.try_add(database) {
+            pool.all_clients.subtract();
+            return Err(ClientLimit::Database);
+        }
+        if !pool.user_clients.try_add(user) {
+            pool.all_clients.subtract();
+            pool.state.clients.subtract();
+            return Err(ClientLimit::User);
+        }
+        Ok(ClientPermit { pool: Arc::clone(pool), shared: Arc::clone(shared) })
+    }
+
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+}
+
+impl Drop for ClientPermit {
+    fn drop(&mut self) {
+        self.pool.all_clients.subtract();
+        self.pool.state.clients.subtract();
+        self.pool.user_clients.subtract();
+        self.shared.departures.notify_waiters();
+    }
+}
+
+/// Where a peer is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// An authenticated client whose greeting (up to ReadyForQuery) has been sent.
+pub struct NewClient {
+    /// Non-blocking.
+    pub socket: OwnedFd,
+    /// What it sent beyond the log-in.
+    pub leftover: Vec<u8>,
+    pub id: u64,
+    pub pid: ClientPid,
+    pub secret: CancelSecret,
+    pub permit: ClientPermit,
+    pub parameters: Arc<Parameters>,
+    pub peer: Address,
+    pub local: Address,
+    pub connected_at: Time,
+}
+
+/// A server connection that has logged in and is idle.
+pub struct NewServer {
+    /// Non-blocking.
+    pub socket: OwnedFd,
+    pub leftover: Vec<u8>,
+    pub pool: Arc<Pool>,
+    pub slot: Slot,
+    /// PostgreSQL's cancel key for it.
+    pub pid: i32,
+    pub key: Box<[u8]>,
+    pub parameters: Arc<Parameters>,
+    pub address: Arc<Address>,
+    pub local: Address,
+    pub generation: u32,
+    pub connected_at: Time,
+}
+
+/// Why PostgreSQL could not be reached or did not let us in.
+#[derive(Debug, Clone)]
+pub struct DialError {
+    /// The server's own, or ours when it did not answer.
+    pub sqlstate: wire::SqlState,
+    pub message: String,
+    /// Trying again soon cannot help (a wrong password, no such database): waiting clients are told at once.
+    pub lasting: bool,
+}
+
+pub enum ToWorker {
+    Client(Box<NewClient>),
+    /// Answers one `ToControl::Dial`.
+    Server(Box<NewServer>),
+    /// Answers one `ToControl::Dial`; the slot has been given back.
+    DialFailed { pool: PoolId, error: Arc<DialError> },
+    /// A wish has been met: dial with it, or drop it.
+    Granted(Slot),
+    /// Worker `to` has a client waiting: give it an idle server connection of this pool.
+    Steal { pool: PoolId, to: usize },
+    /// A server connection changes its worker.
+    Moved(Box<Server>),
+    /// Close an idle server connection of this pool: another pool is short under a shared limit.
+    Evict { pool: PoolId, reason: &'static str },
+    /// A cancel request named a client of this worker. Answered with the query to cancel on a server, or with `None` when it was
+    /// settled here (no such client, wrong secret, nothing running, or cancelled in the queue).
+    Cancel { pid: ClientPid, secret: Box<[u8]>, answer: oneshot::Sender<Option<CancelTarget>> },
+    /// A cancel request to this server connection has been delivered or given up.
+    CancelDone(ServerKey),
+    /// The pool's settings, gate or generation changed (reload, PAUSE, RESUME, RECONNECT, DISABLE): look at it again.
+    PoolChanged(PoolId),
+    /// Settings that the worker itself uses changed.
+    ConfigChanged,
+    /// KILL: close all clients and server connections of these pools at once.
+    Kill(Arc<Vec<PoolId>>),
+    /// KILL_CLIENT: true if the client was here.
+    KillClient { id: u64, answer: oneshot::Sender<bool> },
+    /// SHOW: what this worker holds.
+    Report { detail: Detail, answer: oneshot::Sender<crate::report::WorkerReport> },
+    /// Close idle clients as they become idle, to end the process (SHUTDOWN WAIT_FOR_SERVERS).
+    CloseIdleClients,
+    /// End the thread.
+    Stop,
+}
+
+/// How much a report has to hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Detail {
+    Totals,
+    Connections,
+}
+
+pub enum ToControl {
+    /// A worker wants one more connection for this pool.
+    Dial { pool: Arc<Pool>, worker: usize, slot: Slot },
+    /// A query of a client that is gone (or of one that took too long) has to be cancelled.
+    Cancel(CancelTarget),
+}
+
+/// The query that a cancel request is for. While it exists, its server connection is not given to another client.
+pub struct CancelTarget {
+    pub address: Arc<Address>,
+    pub pid: i32,
+    pub key: Box<[u8]>,
+    pub hold: CancelHold,
+}
+
+/// Tells the worker, when dropped, that the cancel request has been dealt with.
+pub struct CancelHold {
+    pub shared: Arc<Shared>,
+    pub worker: usize,
+    pub server: ServerKey,
+}
+
+impl Drop for CancelHold {
+    fn drop(&mut self) {
+        self.shared.tell(self.worker, ToWorker::CancelDone(self.server));
+    }
+}
