@@ -1,1 +1,9 @@
-//! (in progress)
+//! What is not needed to pool: an embedded PostgreSQL and the demonstration that `weir demo` runs.
+//!
+//! - [`postgres`] finds, fetches and runs PostgreSQL servers in temporary folders.
+//! - [`launcher`] starts processes that die with this one, whatever ends it.
+//! - [`port`] picks TCP ports that nobody else will take by accident.
+
+pub mod launcher;
+pub mod port;
+pub mod postgres;

@@ -1,0 +1,76 @@
+//! PostgreSQL refuses to run as root: then its programs run as `postgres` or `nobody`, and its files belong to that user.
+
+use super::Error;
+use nix::unistd::{Uid, User};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Whom PostgreSQL runs as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Account {
+    /// Whoever runs this process.
+    Own,
+    /// This process is root; the server runs as somebody else.
+    Other { name: String, uid: u32, gid: u32 },
+}
+
+impl Account {
+    /// # Errors
+    /// [`Error::NoUnprivilegedUser`] when this process is root and there is nobody else.
+    pub fn choose() -> Result<Self, Error> {
+        if !is_root() {
+            return Ok(Account::Own);
+        }
+        ["postgres", "nobody"]
+            .into_iter()
+            .find_map(look_up)
+            .ok_or(Error::NoUnprivilegedUser)
+    }
+
+    /// Makes `command` run as this account.
+    pub fn run(&self, command: &mut Command) {
+        if let Account::Other { uid, gid, .. } = self {
+            command.uid(*uid).gid(*gid);
+        }
+    }
+
+    /// Gives `path` to this account.
+    pub fn own(&self, path: &Path) -> std::io::Result<()> {
+        match self {
+            Account::Own => Ok(()),
+            Account::Other { uid, gid, .. } => {
+                std::os::unix::fs::chown(path, Some(*uid), Some(*gid))
+            }
+        }
+    }
+
+    /// Whether this account can enter `path`, as far as the bits for "others" tell.
+    pub fn reaches(&self, path: &Path) -> bool {
+        match self {
+            Account::Own => true,
+            Account::Other { .. } => path.ancestors().all(open_to_others),
+        }
+    }
+}
+
+pub fn is_root() -> bool {
+    Uid::effective().is_root()
+}
+
+/// A folder that does not exist yet will be created with the usual mode.
+fn open_to_others(folder: &Path) -> bool {
+    folder
+        .metadata()
+        .map_or(true, |data| data.permissions().mode() & 0o001 != 0)
+}
+
+fn look_up(name: &str) -> Option<Account> {
+    let user = User::from_name(name).ok()??;
+    Some(Account::Other {
+        name: user.name,
+        uid: user.uid.as_raw(),
+        gid: user.gid.as_raw(),
+    })
+}
