@@ -8,6 +8,8 @@
 //!
 //! No function here panics on any input that a peer can send.
 
+#![forbid(unsafe_code)]
+
 pub mod backend;
 mod cursor;
 mod error;

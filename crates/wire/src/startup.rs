@@ -95,12 +95,11 @@ impl<'a> StartupPacket<'a> {
     /// outside [`CANCEL_KEY_LEN`], or a list of parameters that does not end where the packet does.
     pub fn parse(packet: &'a [u8]) -> Result<Self, WireError> {
         let total = Self::peek_len(packet)?.ok_or(WireError::Truncated)?;
+        let mut cursor = Cursor::new(packet);
+        let mut cursor = Cursor::new(cursor.bytes(total)?);
         if packet.len() > total {
             return Err(WireError::Trailing(packet.len() - total));
         }
-        let mut cursor = Cursor::new(packet);
-        cursor.bytes(total)?;
-        let mut cursor = Cursor::new(packet);
         cursor.u32()?;
         match cursor.u32()? {
             SSL_REQUEST => cursor.finish().map(|()| StartupPacket::Ssl),
