@@ -222,6 +222,7 @@ impl Pools {
             welcome: ArcSwapOption::empty(),
             last_error: ArcSwapOption::empty(),
             pass_through: ArcSwapOption::empty(),
+            dialled: Notify::new(),
         });
         self.by_name.insert((database.name.as_str().into(), user.into()), Arc::clone(&pool));
         self.by_id.push(Arc::clone(&pool));
@@ -264,6 +265,8 @@ pub struct Pool {
     pub last_error: ArcSwapOption<DialError>,
     /// SCRAM keys learnt from a client's proof, for logging in to PostgreSQL as the same user.
     pub pass_through: ArcSwapOption<auth::Secret>,
+    /// Notified after every attempt to open a server connection, when `welcome` or `last_error` have been set.
+    pub dialled: Notify,
 }
 
 /// What one worker tells the others of its part of a pool. Each cell has a cache line of its own and one writer; others

@@ -1,1 +1,3 @@
 //! The control thread: everything that is sequential or may wait. One tokio runtime on one thread.
+
+pub mod credentials;
