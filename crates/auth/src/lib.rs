@@ -6,6 +6,17 @@
 //!
 //! Work that costs milliseconds (PBKDF2) is only done by functions whose documentation says "expensive"; they are to run off the event loop.
 
+/// `Debug` for types that hold secrets: the type's name and nothing else.
+macro_rules! opaque_debug {
+    ($($name:ident),+) => {$(
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(concat!(stringify!($name), "(..)"))
+            }
+        }
+    )+};
+}
+
 pub mod md5;
 pub mod plain;
 pub mod scram;

@@ -1,7 +1,5 @@
 //! The md5 method (AuthenticationMD5Password): `"md5" + hex(md5(hex(md5(password + user)) + salt))`.
 
-use std::fmt;
-
 use ::md5::{Digest, Md5};
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroize;
@@ -52,22 +50,13 @@ impl Md5Hash {
 
     fn response(&self, salt: [u8; 4]) -> String {
         let digest = hex_digest(&[&self.hex, &salt]);
-        digest.iter().fold(String::from("md5"), |mut text, &digit| {
-            text.push(char::from(digit));
-            text
-        })
+        format!("md5{}", String::from_utf8_lossy(&digest))
     }
 }
 
 impl Drop for Md5Hash {
     fn drop(&mut self) {
         self.hex.zeroize();
-    }
-}
-
-impl fmt::Debug for Md5Hash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Md5Hash(..)")
     }
 }
 
@@ -107,3 +96,5 @@ fn hex_digest(parts: &[&[u8]]) -> [u8; 32] {
     }
     hex
 }
+
+opaque_debug!(Md5Hash);

@@ -89,3 +89,73 @@ fn decode_key(base64: &[u8]) -> Option<[u8; 32]> {
 fn channel_binding(gs2_header: &[u8]) -> String {
     STANDARD.encode(gs2_header)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::Password;
+
+    const CLIENT_NONCE: &str = "rOprNGfwEbeRWgbNEkqO";
+    const SERVER_NONCE: &str = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+    const SERVER_FIRST: &str =
+        "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+    const CLIENT_FINAL: &str = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                                p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+    const SERVER_FINAL: &str = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
+
+    /// The example of RFC 7677, section 3.
+    #[test]
+    fn server_answers_as_in_rfc_7677() {
+        let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
+        let verifier = ScramVerifier::from_password(b"pencil", &salt, 4096);
+        let client_first = format!("n,,n=user,r={CLIENT_NONCE}");
+
+        let server = Server::new(verifier, Nonce::from_text(SERVER_NONCE));
+        let (server_first, awaiting) = server.client_first(client_first.as_bytes()).unwrap();
+        assert_eq!(String::from_utf8(server_first).unwrap(), SERVER_FIRST);
+        let accepted = awaiting.client_final(CLIENT_FINAL.as_bytes()).unwrap();
+        assert_eq!(
+            String::from_utf8(accepted.server_final).unwrap(),
+            SERVER_FINAL
+        );
+    }
+
+    /// The same example; our client leaves the user name empty, so that its proof differs and only the keys and the form can be compared.
+    #[test]
+    fn client_answers_in_the_form_of_rfc_7677() {
+        let password = Password::new("pencil");
+        let credential = Credential::Password {
+            password,
+            derived: None,
+        };
+        let client = Client::new(credential, Nonce::from_text(CLIENT_NONCE));
+        let (client_first, awaiting) = client.client_first();
+        assert_eq!(client_first, b"n,,n=,r=rOprNGfwEbeRWgbNEkqO");
+
+        let server_first = awaiting
+            .server_first(SERVER_FIRST.as_bytes(), ITERATIONS_MAX)
+            .unwrap();
+        let ServerFirst::Derive(derivation) = server_first else {
+            panic!("nothing is cached")
+        };
+        let (derived, awaiting) = derivation.run();
+        let without_proof = CLIENT_FINAL.rsplit_once(",p=").unwrap().0;
+        assert!(
+            awaiting
+                .client_final()
+                .starts_with(without_proof.as_bytes())
+        );
+
+        let signed = [
+            b"n=user,r=rOprNGfwEbeRWgbNEkqO",
+            SERVER_FIRST.as_bytes(),
+            without_proof.as_bytes(),
+        ];
+        let auth_message = keys::auth_message(signed[0], signed[1], signed[2]);
+        let proof = keys::client_proof(&derived.keys().client_key, &auth_message);
+        let signature = keys::server_signature(&derived.keys().server_key, &auth_message);
+        assert!(CLIENT_FINAL.ends_with(&STANDARD.encode(proof)));
+        assert!(SERVER_FINAL.ends_with(&STANDARD.encode(signature)));
+    }
+}

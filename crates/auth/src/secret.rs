@@ -9,6 +9,8 @@ use crate::md5::Md5Hash;
 use crate::scram::{ScramKeys, ScramVerifier};
 
 /// A password in clear. Clones share one allocation, which is wiped when the last one goes. Not necessarily UTF-8.
+///
+/// `==` is for noticing a changed user list; what a peer sends is compared by [`plain::verify`](crate::plain::verify), in constant time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(Arc<Zeroizing<Vec<u8>>>);
 
@@ -23,12 +25,6 @@ impl Password {
 
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Password(..)")
     }
 }
 
@@ -76,3 +72,5 @@ impl fmt::Debug for Secret {
         })
     }
 }
+
+opaque_debug!(Password);

@@ -1,7 +1,5 @@
 //! The client's role, towards PostgreSQL.
 
-use std::fmt;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
@@ -42,14 +40,12 @@ impl Credential {
 }
 
 /// Before our first message.
-#[derive(Debug)]
 pub struct Client {
     credential: Credential,
     nonce: Nonce,
 }
 
 /// After our first message, before the server's (AuthenticationSASLContinue).
-#[derive(Debug)]
 pub struct AwaitingServerFirst {
     credential: Credential,
     nonce: Nonce,
@@ -250,14 +246,9 @@ fn printable(reason: &[u8]) -> String {
         .collect()
 }
 
-impl fmt::Debug for KeyDerivation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeyDerivation(..)")
-    }
-}
-
-impl fmt::Debug for AwaitingServerFinal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AwaitingServerFinal(..)")
-    }
-}
+opaque_debug!(
+    Client,
+    AwaitingServerFirst,
+    KeyDerivation,
+    AwaitingServerFinal
+);

@@ -1,7 +1,6 @@
 //! The keys of RFC 5802, section 3, and their derivation from a password.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
@@ -21,12 +20,6 @@ impl ScramKeys {
     /// `StoredKey := H(ClientKey)`.
     pub fn stored_key(&self) -> [u8; 32] {
         stored_key(&self.client_key)
-    }
-}
-
-impl fmt::Debug for ScramKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ScramKeys(..)")
     }
 }
 
@@ -71,12 +64,6 @@ impl DerivedKeys {
 
     pub(super) fn serve(&self, salt: &[u8], iterations: u32) -> bool {
         *self.salt == *salt && self.iterations == iterations
-    }
-}
-
-impl fmt::Debug for DerivedKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DerivedKeys(..)")
     }
 }
 
@@ -131,3 +118,5 @@ fn stored_key(client_key: &[u8; 32]) -> [u8; 32] {
 fn xor(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
     std::array::from_fn(|i| left[i] ^ right[i])
 }
+
+opaque_debug!(ScramKeys, DerivedKeys);

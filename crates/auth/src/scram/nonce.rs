@@ -7,7 +7,6 @@ use rand::CryptoRng;
 use super::{NONCE_LENGTH_MAX, ScramError};
 
 /// One fresh nonce of ours, for one exchange: neither `Clone` nor reusable.
-#[derive(Debug)]
 pub struct Nonce(String);
 
 impl Nonce {
@@ -44,3 +43,5 @@ pub(super) fn checked(nonce: &[u8]) -> Result<&str, ScramError> {
         _ => Err(ScramError::Malformed("the nonce is not printable ASCII")),
     }
 }
+
+opaque_debug!(Nonce);

@@ -1,7 +1,5 @@
 //! The server's role, towards our clients.
 
-use std::fmt;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -152,20 +150,4 @@ fn split_proof(message: &[u8]) -> Result<(&[u8], [u8; 32]), ScramError> {
     Ok((without_proof, proof))
 }
 
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Server(..)")
-    }
-}
-
-impl fmt::Debug for AwaitingClientFinal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AwaitingClientFinal(..)")
-    }
-}
-
-impl fmt::Debug for Accepted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Accepted(..)")
-    }
-}
+opaque_debug!(Server, AwaitingClientFinal, Accepted);

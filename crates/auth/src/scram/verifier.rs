@@ -1,7 +1,5 @@
 //! What is stored for a user in place of the password: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`.
 
-use std::fmt;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
@@ -111,8 +109,34 @@ impl Drop for ScramVerifier {
     }
 }
 
-impl fmt::Debug for ScramVerifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ScramVerifier(..)")
+opaque_debug!(ScramVerifier);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::super::{Client, Credential, Nonce, ScramError, Server, ServerFirst};
+    use super::*;
+
+    /// Guessing a mock's keys is hopeless, so that only here it can be seen that they would not help either.
+    #[test]
+    fn a_mock_refuses_even_the_right_keys() {
+        let derived = DerivedKeys::derive(b"pencil", b"salt", 1);
+        let mut verifier = derived.verifier();
+        verifier.origin = Origin::Mock;
+        assert!(!verifier.matches_password(b"pencil"));
+
+        let nonce = || Nonce::from_bytes([0; Nonce::RAW_LENGTH]);
+        let credential = Credential::Keys(derived.keys().clone());
+        let (client_first, client) = Client::new(credential, nonce()).client_first();
+        let (server_first, server) = Server::new(verifier, nonce())
+            .client_first(&client_first)
+            .unwrap();
+        let ServerFirst::Ready(client) = client.server_first(&server_first, 1).unwrap() else {
+            panic!("keys need no derivation");
+        };
+        assert_eq!(
+            server.client_final(client.client_final()).err(),
+            Some(ScramError::WrongProof)
+        );
     }
 }
