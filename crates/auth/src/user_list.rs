@@ -102,13 +102,19 @@ fn entry(line: &str) -> Result<Option<(String, Secret)>, UserListErrorKind> {
     }
     let (name, rest) = field(line, UserListErrorKind::NameMissing)?;
     let (secret, _ignored) = field(rest.trim_start(), UserListErrorKind::SecretMissing)?;
-    match () {
-        () if name.is_empty() => Err(UserListErrorKind::NameEmpty),
-        () if name.len() > USER_LENGTH_MAX => Err(UserListErrorKind::NameTooLong),
-        () if secret.len() > PASSWORD_LENGTH_MAX => Err(UserListErrorKind::SecretTooLong),
-        () if name.contains('\0') || secret.contains('\0') => Err(UserListErrorKind::Nul),
-        () => Ok(Some((name, Secret::parse(&secret)))),
+    if name.is_empty() {
+        return Err(UserListErrorKind::NameEmpty);
     }
+    if name.len() > USER_LENGTH_MAX {
+        return Err(UserListErrorKind::NameTooLong);
+    }
+    if secret.len() > PASSWORD_LENGTH_MAX {
+        return Err(UserListErrorKind::SecretTooLong);
+    }
+    if name.contains('\0') || secret.contains('\0') {
+        return Err(UserListErrorKind::Nul);
+    }
+    Ok(Some((name, Secret::parse(&secret))))
 }
 
 /// Takes one quoted field off the front: its text without the quotes, and what follows it.

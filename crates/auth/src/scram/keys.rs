@@ -33,7 +33,7 @@ pub struct DerivedKeys {
 }
 
 impl DerivedKeys {
-    /// Expensive: PBKDF2 with `iterations` rounds, about 0.3 ms per thousand.
+    /// Expensive: PBKDF2 with `iterations` rounds, 0.13 ms per thousand on a processor with SHA instructions, several times that without.
     pub fn derive(password: &[u8], salt: &[u8], iterations: u32) -> Self {
         let mut salted = Zeroizing::new([0; 32]);
         pbkdf2::pbkdf2_hmac::<Sha256>(&prepared(password), salt, iterations, salted.as_mut());
