@@ -79,3 +79,56 @@ impl Iterator for Words<'_> {
 fn is_space(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == b'\x0b'
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(options: &str) -> Vec<(String, String)> {
+        let text = |bytes| String::from_utf8(bytes).expect("ASCII");
+        let settings = parse_options(options.as_bytes()).expect("valid");
+        settings
+            .into_iter()
+            .map(|(name, value)| (text(name), text(value)))
+            .collect()
+    }
+
+    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect()
+    }
+
+    #[test]
+    fn all_spellings() {
+        for (options, expected) in [
+            ("", &[][..]),
+            (" \t\n", &[]),
+            ("-c a=b", &[("a", "b")]),
+            ("-ca=b", &[("a", "b")]),
+            ("--a=b", &[("a", "b")]),
+            ("--search-path=x-y", &[("search_path", "x-y")]),
+            ("-c work-mem=1", &[("work_mem", "1")]),
+            ("  -c\x0b a=b\r--c=d ", &[("a", "b"), ("c", "d")]),
+            ("-c a=", &[("a", "")]),
+            ("-c a=b=c", &[("a", "b=c")]),
+            ("-c a=1 -c a=2", &[("a", "1"), ("a", "2")]),
+        ] {
+            assert_eq!(parsed(options), pairs(expected), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn escapes() {
+        for (options, value) in [
+            (r"-c a=b\ c", "b c"),
+            (r"-c a=\\", r"\"),
+            (r"-c a=\\\ b", r"\ b"),
+            (r"-c a=b\", "b"),
+            (r"-c a=\'x\'", "'x'"),
+        ] {
+            assert_eq!(parsed(options), pairs(&[("a", value)]), "{options:?}");
+        }
+    }
+}

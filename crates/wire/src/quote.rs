@@ -41,3 +41,40 @@ pub(crate) fn until_nul(text: &[u8]) -> &[u8] {
         None => text,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals() {
+        for (value, expected) in [
+            ("", "''"),
+            ("plain", "'plain'"),
+            ("it's", "'it''s'"),
+            ("'; drop table t; --", "'''; drop table t; --'"),
+            (r"a\b", r"E'a\\b'"),
+            (r"\'", r"E'\\'''"),
+            ("cut\0here", "'cut'"),
+            ("\"é\"", "'\"é\"'"),
+        ] {
+            let mut out = Vec::new();
+            quote_literal(&mut out, value.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&out), expected);
+        }
+    }
+
+    #[test]
+    fn identifiers() {
+        for (name, expected) in [
+            ("Table", "\"Table\""),
+            ("a\"b", "\"a\"\"b\""),
+            (r"a\'b", "\"a\\'b\""),
+            ("cut\0here", "\"cut\""),
+        ] {
+            let mut out = b"SET ".to_vec();
+            quote_identifier(&mut out, name.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&out), format!("SET {expected}"));
+        }
+    }
+}

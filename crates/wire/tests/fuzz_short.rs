@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const SEED: u64 = 0x5745_4952;
-const MUTANTS: usize = 100_000;
+const MUTANTS: usize = 70_000;
 const INPUT_LEN_MAX: usize = 1024;
 
 #[test]
