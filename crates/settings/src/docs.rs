@@ -1,70 +1,171 @@
 //! The manual's page about the configuration, written from the declarations themselves.
 
-use std::fmt::Write;
-
 use crate::general::{Changeable, Setting, Status, catalogue};
 use crate::parameters::Parameter;
 use crate::{database, peer, user};
 
 /// `docs/configuration.md`.
 pub fn markdown() -> String {
-    let mut page = String::from(INTRODUCTION);
+    let sections = [
+        INTRODUCTION.to_owned(),
+        overview(),
+        settings(),
+        DATABASES.to_owned(),
+        table(database::PARAMETERS),
+        USERS.to_owned(),
+        table(user::PARAMETERS),
+        PEERS.to_owned(),
+        table(peer::PARAMETERS),
+    ];
+    sections.concat()
+}
+
+/// All settings on one screen, in alphabetical order.
+fn overview() -> String {
+    let mut settings: Vec<&Setting> = catalogue().iter().collect();
+    settings.sort_by_key(|setting| setting.name);
+    let rows = settings.iter().map(|setting| {
+        let name = setting.name;
+        format!(
+            "| [`{name}`](#{name}) | {} | {} |{}\n",
+            default(setting),
+            changes(setting),
+            status(setting)
+        )
+    });
+    format!("{OVERVIEW}{}", rows.collect::<String>())
+}
+
+fn settings() -> String {
     let mut group = "";
-    for setting in catalogue() {
+    catalogue().iter().fold(String::new(), |mut page, setting| {
         if setting.group != group {
             group = setting.group;
             page.push_str(&format!("\n### {group}\n"));
         }
-        page.push_str(&setting_text(setting));
-    }
-    page.push_str(DATABASES);
-    page.push_str(&parameters_text(database::PARAMETERS));
-    page.push_str(USERS);
-    page.push_str(&parameters_text(user::PARAMETERS));
-    page.push_str(PEERS);
-    page.push_str(&parameters_text(peer::PARAMETERS));
-    page
+        page.push_str(&entry(setting));
+        page
+    })
 }
 
-fn setting_text(setting: &Setting) -> String {
-    let text: Vec<&str> = setting
+fn entry(setting: &Setting) -> String {
+    let lines: Vec<&str> = setting
         .doc
         .iter()
         .map(|line| line.strip_prefix(' ').unwrap_or(line))
         .collect();
-    let default = match setting.default {
-        "" => "not set".to_owned(),
-        default => format!("`{default}`"),
-    };
-    let changeable = match setting.changeable {
-        Changeable::Boot => "changes at start only",
-        Changeable::Reload => "changes by `RELOAD` and `SET`",
-    };
     let status = match setting.status {
         Status::InEffect => "",
-        Status::NotYet => "; **not yet in effect**",
-        Status::Unneeded => "; accepted, without effect in Weir",
+        Status::NotYet => " **Not yet in effect.**",
+        Status::Unneeded => " Accepted, without effect in Weir.",
     };
-    let expected = setting.expected;
-    format!(
-        "\n#### `{}`\n\n{}\n\nDefault: {default}. Takes {expected}; {changeable}{status}.\n",
+    let changeable = match setting.changeable {
+        Changeable::Boot => "Changes only by a restart.",
+        Changeable::Reload => "Changes by `RELOAD` and `SET`.",
+    };
+    let (name, text, default, expected) = (
         setting.name,
-        text.join("\n")
+        lines.join("\n"),
+        default(setting),
+        setting.expected,
+    );
+    format!(
+        "\n#### {name}\n\n{text}\n\nValue: {expected}. Default: {default}. {changeable}{status}\n"
     )
 }
 
-fn parameters_text<T>(parameters: &[Parameter<T>]) -> String {
-    parameters.iter().fold(
-        String::from("\n| key | meaning |\n| --- | --- |\n"),
-        |mut table, parameter| {
-            // Writing to a string cannot fail.
-            let _ = writeln!(table, "| `{}` | {} |", parameter.name, parameter.doc);
-            table
-        },
+fn default(setting: &Setting) -> String {
+    match setting.default {
+        "" => "not set".to_owned(),
+        default => format!("`{default}`"),
+    }
+}
+
+fn changes(setting: &Setting) -> &'static str {
+    match setting.changeable {
+        Changeable::Boot => "restart",
+        Changeable::Reload => "reload",
+    }
+}
+
+fn status(setting: &Setting) -> &'static str {
+    match setting.status {
+        Status::InEffect => " |",
+        Status::NotYet => " not yet |",
+        Status::Unneeded => " no effect |",
+    }
+}
+
+fn table<T>(parameters: &[Parameter<T>]) -> String {
+    let rows = parameters
+        .iter()
+        .map(|parameter| format!("| `{}` | {} |\n", parameter.name, parameter.doc));
+    format!(
+        "\n| key | meaning |\n| --- | --- |\n{}",
+        rows.collect::<String>()
     )
 }
 
-const INTRODUCTION: &str = "# Configuration\n";
-const DATABASES: &str = "\n## `[databases]`\n";
-const USERS: &str = "\n## `[users]`\n";
-const PEERS: &str = "\n## `[peers]`\n";
+const INTRODUCTION: &str = "\
+# Configuration
+
+<!-- Generated from crates/settings: change the texts there, then run `UPDATE_DOCS=1 cargo test -p settings`. -->
+
+Weir reads the file that PgBouncer reads: `pgbouncer.ini`, with the same names, defaults and syntax. What is only in Weir, or
+differs, says so where it is described. `weir check CONFIG.ini` reports every mistake of a file with its line, without starting.
+
+## The file
+
+    [pgbouncer]
+    listen_addr = 127.0.0.1
+    auth_file = /etc/pgbouncer/userlist.txt
+    pool_mode = transaction
+
+    [databases]
+    shop = host=10.0.0.5 dbname=shop_production pool_size=40
+    \"web shop\" = host=10.0.0.5,10.0.0.6 port=5433
+    * = host=10.0.0.7
+
+    [users]
+    reporting = pool_mode=session query_timeout=600
+
+- A line that starts with `;` or `#` is a comment. Further to the right these characters are part of the value.
+- A name of other characters than letters, digits and `_ . - *` stands in double quotes; a double quote within it is doubled.
+- In `[databases]`, `[users]` and `[peers]` a value that contains blanks stands in single quotes; a single quote within it is doubled.
+- `%include FILE` reads another file in place. The name is relative to the working folder, as in PgBouncer; if no such file is there, Weir looks
+  beside the including file. Files may include each other ten levels deep.
+- A time is a number of seconds without a unit; fractions are allowed. A truth value is `0` or `1` (also `no`/`yes`, `off`/`on`, `false`/`true`).
+- Numbers are decimal. PgBouncer takes a leading zero for octal; Weir refuses it, except in `unix_socket_mode`.
+
+An unknown name, a bad value, a name that is set twice (PgBouncer takes the last) or a file that is missing is an error: Weir does not start, and a `RELOAD` changes
+nothing. A valid file is applied whole. Settings that change only by a restart keep their running value until then, and the log names them.
+
+## `[pgbouncer]`
+";
+
+const OVERVIEW: &str = "
+| setting | default | changes by | |
+| --- | --- | --- | --- |
+";
+
+const DATABASES: &str = "
+## `[databases]`
+
+One line for each database that clients may name: `name = key=value key=value ...`. The name `*` stands for every name without a line of its own.
+`pgbouncer` and `weir` lead to the console and cannot be used. A size of `-1` is the same as none given.
+";
+
+const USERS: &str = "
+## `[users]`
+
+One line for each user that differs: `name = key=value ...`. A user's value wins over the database's, and the database's over `[pgbouncer]`. What concerns
+server connections (`pool_size`, `min_pool_size`, `reserve_pool_size`, `pool_mode`, `max_user_connections`) counts for the user that logs in to PostgreSQL, which is the
+database's forced user if there is one; the rest counts for the client's user.
+";
+
+const PEERS: &str = "
+## `[peers]`
+
+One line for each process that shares a port: `peer_id = host=... port=...`. **Not yet in effect**: the lines are checked, and cancel requests are not passed on. One
+Weir uses all cores and needs no peers for that.
+";

@@ -122,20 +122,28 @@ pub enum SettingError {
     Refused(Problem),
 }
 
-/// The known name closest to `name`, if one is close enough to be a slip of the pen.
+/// The known name that was perhaps meant: one that a few slips of the pen turn into `name`, or else the first that contains it.
 pub(crate) fn nearest(
     name: &str,
-    known: impl Iterator<Item = &'static str>,
+    known: impl Iterator<Item = &'static str> + Clone,
 ) -> Option<&'static str> {
-    const SIMILARITY_MIN: f64 = 0.85;
-    known
-        .map(|candidate| {
-            (
-                strsim::jaro_winkler(&name.to_ascii_lowercase(), candidate),
-                candidate,
-            )
-        })
-        .filter(|(similarity, _)| *similarity >= SIMILARITY_MIN)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
+    const CONTAINED_BYTES_MIN: usize = 6;
+    /// An unknown name may be any length, and comparing takes time by the product of both.
+    const COMPARED_BYTES_MAX: usize = 64;
+    if name.len() > COMPARED_BYTES_MAX {
+        return None;
+    }
+    let name = name.to_ascii_lowercase();
+    let slips_max = 1 + name.len() / 5;
+    let slips = known
+        .clone()
+        .map(|candidate| (strsim::osa_distance(&name, candidate), candidate));
+    let similar = slips
+        .filter(|(slips, _)| *slips <= slips_max)
+        .min_by_key(|(slips, _)| *slips);
+    let mut containing =
+        known.filter(|candidate| name.len() >= CONTAINED_BYTES_MIN && candidate.contains(&name));
+    similar
         .map(|(_, candidate)| candidate)
+        .or_else(|| containing.next())
 }

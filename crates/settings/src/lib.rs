@@ -29,23 +29,27 @@ pub use value::{
     Reactor, SslMode, SyslogFacility, UnixSocketDir, Value,
 };
 
-/// Parses any bytes as a configuration: whatever they are, this returns. What is accepted must survive being shown and set again.
+/// Parses any bytes as a configuration: whatever they are, this returns. What was accepted must survive being shown and set again.
+///
+/// # Panics
+/// If it does not: that is a fault of this crate, for a fuzzer to find.
 pub fn fuzz(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let Ok(loaded) = Config::parse(&text, std::path::Path::new("fuzz.ini")) else {
+    let Ok(Loaded { config, .. }) = Config::parse(&text, std::path::Path::new("fuzz.ini")) else {
         return;
     };
-    let shown = loaded.config.show();
-    let changeable = shown
+    for row in config
+        .show()
         .iter()
-        .filter(|row| row.changeable == Changeable::Reload);
-    for row in changeable {
-        let again = loaded.config.with(row.key, &row.value);
+        .filter(|row| row.changeable == Changeable::Reload)
+    {
+        let again = config.with(row.key, &row.value);
         assert_eq!(
-            again.map(|config| config.show()).as_ref(),
-            Ok(&shown),
-            "{} does not survive",
-            row.key
+            again.as_ref(),
+            Ok(&config),
+            "{} = {} does not survive",
+            row.key,
+            row.value
         );
     }
 }
