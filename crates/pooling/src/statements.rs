@@ -159,6 +159,23 @@ impl ClientStatements {
     }
 }
 
+/// If an ErrorResponse or notice names a statement as the server knows it, appends the message with the client's own name for it.
+pub fn restore_names(body: &[u8], client: Option<&ClientStatements>, to_client: &mut Vec<u8>) -> bool {
+    let Some(at) = body.windows(NAME_PREFIX.len()).position(|window| window == NAME_PREFIX) else { return false };
+    let Some(found) = body.get(at..at + NAME_LEN) else { return false };
+    let named = client.and_then(|client| client.named.as_ref());
+    let Some(name) = named.and_then(|named| named.iter().find(|(_, statement)| statement.name == found).map(|(name, _)| name)) else {
+        return false;
+    };
+    to_client.push(wire::backend::tag::ERROR_RESPONSE);
+    let len = 4 + body.len() - NAME_LEN + name.len();
+    to_client.extend_from_slice(&(len as u32).to_be_bytes());
+    to_client.extend_from_slice(&body[..at]);
+    to_client.extend_from_slice(name);
+    to_client.extend_from_slice(&body[at + NAME_LEN..]);
+    true
+}
+
 /// Which shared statements are prepared on one server connection, least recently used first out.
 pub struct ServerStatements {
     places: HashMap<StatementId, usize, BuildHasherDefault<rustc_hash::FxHasher>>,
@@ -216,6 +233,13 @@ impl ServerStatements {
         self.places.insert(id, place);
         self.link_newest(place);
         evicted
+    }
+
+    /// Notes a statement as prepared even beyond the limit: the server did not do what was asked of it.
+    pub fn restore(&mut self, id: StatementId) {
+        let capacity = std::mem::replace(&mut self.capacity, usize::MAX);
+        self.insert(id);
+        self.capacity = capacity;
     }
 
     pub fn remove(&mut self, id: StatementId) -> bool {
