@@ -1,7 +1,7 @@
 //! Bytes <-> messages of the PostgreSQL frontend/backend protocol, versions 3.0 and 3.2.
 //!
 //! Owns the spelling of every message, in both directions: borrowed views over received bytes
-//! ([`frontend`], [`backend`], [`startup`]) and writers that append to a buffer ([`write`]).
+//! ([`frontend`], [`backend`], [`startup`]) and writers that append to a buffer ([`mod@write`]).
 //! Deliberately without I/O, clock, configuration and opinion: which message is allowed when is
 //! decided by the callers. Names follow the manual's chapter "Frontend/Backend Protocol",
 //! section "Message Formats".

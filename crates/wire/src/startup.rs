@@ -55,7 +55,7 @@ impl ProtocolVersion {
 }
 
 /// The first packet of a connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum StartupPacket<'a> {
     /// SSLRequest: to be answered with one byte, `S` or `N`.
     Ssl,
@@ -110,6 +110,21 @@ impl<'a> StartupPacket<'a> {
             }),
             code => Startup::parse(ProtocolVersion::from_u32(code), cursor.rest())
                 .map(StartupPacket::Startup),
+        }
+    }
+}
+
+/// Keeps the secret out of logs.
+impl std::fmt::Debug for StartupPacket<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StartupPacket::Ssl => f.write_str("Ssl"),
+            StartupPacket::GssEnc => f.write_str("GssEnc"),
+            StartupPacket::Cancel { pid, .. } => f
+                .debug_struct("Cancel")
+                .field("pid", pid)
+                .finish_non_exhaustive(),
+            StartupPacket::Startup(startup) => f.debug_tuple("Startup").field(startup).finish(),
         }
     }
 }
