@@ -1,0 +1,102 @@
+//! pgbench's select-only transactions: cost and latency of the smallest useful thing.
+
+use anyhow::Result;
+
+use crate::figures::Samples;
+use crate::lab::Lab;
+use crate::party::{Auth, Kind, POOL, Party, Reactor, WEIR_EPOLL, WEIR_IO_URING};
+use crate::pgbench::{Load, Protocol};
+
+const CLIENTS: u32 = 32;
+const PARTIES: [Kind; 5] = [
+    Kind::Direct,
+    Kind::Haproxy,
+    Kind::PgBouncer,
+    WEIR_IO_URING,
+    WEIR_EPOLL,
+];
+
+pub fn simple(lab: &Lab, samples: &mut Samples) -> Result<()> {
+    many(lab, samples, Protocol::Simple)
+}
+
+pub fn prepared(lab: &Lab, samples: &mut Samples) -> Result<()> {
+    many(lab, samples, Protocol::Prepared)
+}
+
+pub fn extended(lab: &Lab, samples: &mut Samples) -> Result<()> {
+    many(lab, samples, Protocol::Extended)
+}
+
+fn many(lab: &Lab, samples: &mut Samples, protocol: Protocol) -> Result<()> {
+    compare(
+        lab,
+        samples,
+        &PARTIES,
+        Load {
+            protocol,
+            clients: CLIENTS,
+            seconds: lab.scale.pick(4, 1),
+        },
+    )
+}
+
+pub fn single(lab: &Lab, samples: &mut Samples) -> Result<()> {
+    compare(
+        lab,
+        samples,
+        &PARTIES,
+        Load {
+            protocol: Protocol::Simple,
+            clients: 1,
+            seconds: lab.scale.pick(3, 1),
+        },
+    )
+}
+
+pub fn workers(lab: &Lab, samples: &mut Samples) -> Result<()> {
+    let reactors = [Reactor::IoUring, Reactor::Epoll];
+    let kinds: Vec<Kind> = reactors
+        .iter()
+        .flat_map(|reactor| [1, 2, 4].map(|workers| Kind::Weir(*reactor, workers)))
+        .collect();
+    compare(
+        lab,
+        samples,
+        &kinds,
+        Load {
+            protocol: Protocol::Simple,
+            clients: CLIENTS,
+            seconds: lab.scale.pick(4, 1),
+        },
+    )
+}
+
+fn compare(lab: &Lab, samples: &mut Samples, kinds: &[Kind], load: Load) -> Result<()> {
+    let variant = load.protocol.name();
+    let mut parties = lab.start_all(kinds, Auth::Trust, variant, samples);
+    parties.retain(|party| {
+        warm_up(lab, party, load)
+            .map_err(|error| samples.fail(variant, &party.kind, &error))
+            .is_ok()
+    });
+    lab.interleave(variant, &parties, samples, |party| {
+        lab.load(party, load, server_connections(party, load))
+    });
+    Ok(())
+}
+
+/// The pool opens its connections before anything is counted.
+fn warm_up(lab: &Lab, party: &Party, load: Load) -> Result<()> {
+    Load { seconds: 1, ..load }
+        .run(&lab.pgbench(), party.address, &party.user)
+        .map(drop)
+}
+
+fn server_connections(party: &Party, load: Load) -> u64 {
+    let most = match party.kind {
+        Kind::Direct | Kind::Haproxy => load.clients,
+        _ => POOL,
+    };
+    load.clients.min(most).into()
+}

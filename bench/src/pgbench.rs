@@ -1,0 +1,109 @@
+//! Runs pgbench and reads its summary.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::postgres::DATABASE;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    Simple,
+    Extended,
+    Prepared,
+}
+
+impl Protocol {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Simple => "simple",
+            Self::Extended => "extended",
+            Self::Prepared => "prepared",
+        }
+    }
+}
+
+/// One `pgbench -S` run.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub protocol: Protocol,
+    pub clients: u32,
+    pub seconds: u32,
+}
+
+pub struct Outcome {
+    pub transactions: f64,
+    pub per_second: f64,
+    pub latency_us: f64,
+}
+
+impl Load {
+    pub fn run(self, program: &Path, address: SocketAddr, user: &str) -> Result<Outcome> {
+        let output = Command::new(program)
+            .env("PGSSLMODE", "disable")
+            .env("PGGSSENCMODE", "disable")
+            .args(["-n", "-S", "-j", "1", "-M", self.protocol.name()])
+            .args([
+                "-c",
+                &self.clients.to_string(),
+                "-T",
+                &self.seconds.to_string(),
+            ])
+            .args([
+                "-h",
+                &address.ip().to_string(),
+                "-p",
+                &address.port().to_string(),
+                "-U",
+                user,
+                DATABASE,
+            ])
+            .output()
+            .context("running pgbench")?;
+        let (text, errors) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        if !output.status.success() {
+            bail!("pgbench failed: {}", errors.trim());
+        }
+        parse(&text).with_context(|| format!("pgbench said: {text}{errors}"))
+    }
+}
+
+fn parse(text: &str) -> Option<Outcome> {
+    let number = |name: &str| {
+        let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+        rest.split_whitespace()
+            .next()?
+            .split('/')
+            .next()?
+            .parse::<f64>()
+            .ok()
+    };
+    Some(Outcome {
+        transactions: number("number of transactions actually processed: ")?,
+        per_second: number("tps = ")?,
+        latency_us: number("latency average = ")? * 1000.0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_is_read() {
+        let text = "transaction type: <builtin: select only>\nnumber of transactions actually processed: 12345\n\
+                    number of failed transactions: 0 (0.000%)\nlatency average = 1.250 ms\n\
+                    initial connection time = 9.1 ms\ntps = 25600.5 (without initial connection time)\n";
+        let outcome = parse(text).expect("a summary");
+        assert_eq!(
+            (outcome.transactions, outcome.per_second, outcome.latency_us),
+            (12345.0, 25600.5, 1250.0)
+        );
+        assert!(parse("pgbench: error").is_none());
+    }
+}
