@@ -30,10 +30,11 @@ pub struct Database {
     pub pool_size: Option<u32>,
     pub min_pool_size: Option<u32>,
     pub reserve_pool_size: Option<u32>,
-    /// 0: no limit.
+    /// Never 0.
     pub max_db_connections: Option<u32>,
-    /// 0: no limit.
+    /// Never 0.
     pub max_db_client_connections: Option<u32>,
+    /// Never zero.
     pub server_lifetime: Option<Duration>,
     pub pool_mode: Option<PoolMode>,
     /// Zero: clients wait for ever.
@@ -267,6 +268,13 @@ pub(crate) fn inherited<T: Value>(text: &str) -> Result<Option<T>, BadValue> {
     }
 }
 
+/// As [`inherited`], but 0 leaves it open as well, as in PgBouncer: no entry lifts a limit that holds for all.
+pub(crate) fn inherited_if_zero<T: Value + Default + PartialEq>(
+    text: &str,
+) -> Result<Option<T>, BadValue> {
+    inherited(text).map(|value| value.filter(|value| *value != T::default()))
+}
+
 /// A name of at most `max` bytes.
 pub(crate) fn name_of(text: &str, max: usize) -> Result<String, BadValue> {
     match text.len() <= max {
@@ -382,18 +390,20 @@ pub(crate) const PARAMETERS: &[Parameter<Draft>] = &[
     },
     Parameter {
         name: "max_db_connections",
-        doc: "Instead of the setting `max_db_connections`. 0: no limit.",
-        set: |draft, text| inherited(text).map(|count| draft.max_db_connections = count),
+        doc: "Instead of the setting `max_db_connections`. 0: as the setting.",
+        set: |draft, text| inherited_if_zero(text).map(|count| draft.max_db_connections = count),
     },
     Parameter {
         name: "max_db_client_connections",
-        doc: "Instead of the setting `max_db_client_connections`. 0: no limit.",
-        set: |draft, text| inherited(text).map(|count| draft.max_db_client_connections = count),
+        doc: "Instead of the setting `max_db_client_connections`. 0: as the setting.",
+        set: |draft, text| {
+            inherited_if_zero(text).map(|count| draft.max_db_client_connections = count)
+        },
     },
     Parameter {
         name: "server_lifetime",
-        doc: "Instead of the setting `server_lifetime`, in seconds.",
-        set: |draft, text| inherited(text).map(|time| draft.server_lifetime = time),
+        doc: "Instead of the setting `server_lifetime`, in seconds. 0: as the setting.",
+        set: |draft, text| inherited_if_zero(text).map(|time| draft.server_lifetime = time),
     },
     Parameter {
         name: "pool_mode",

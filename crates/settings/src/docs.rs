@@ -135,7 +135,7 @@ differs, says so where it is described. `weir check CONFIG.ini` reports every mi
 - `%include FILE` reads another file in place. The name is relative to the working folder, as in PgBouncer; if no such file is there, Weir looks
   beside the including file. Files may include each other ten levels deep.
 - A time is a number of seconds without a unit; fractions are allowed. A truth value is `0` or `1` (also `no`/`yes`, `off`/`on`, `false`/`true`).
-- Numbers are decimal. PgBouncer takes a leading zero for octal; Weir refuses it, except in `unix_socket_mode`.
+- Numbers are decimal, or hexadecimal after `0x`. PgBouncer takes a leading zero for octal; Weir refuses it, except in `unix_socket_mode`.
 
 An unknown name, a bad value, a name that is set twice (PgBouncer takes the last) or a file that is missing is an error: Weir does not start, and a `RELOAD` changes
 nothing. A valid file is applied whole. Settings that change only by a restart keep their running value until then, and the log names them.
@@ -158,9 +158,9 @@ One line for each database that clients may name: `name = key=value key=value ..
 const USERS: &str = "
 ## `[users]`
 
-One line for each user that differs: `name = key=value ...`. A user's value wins over the database's, and the database's over `[pgbouncer]`. What concerns
-server connections (`pool_size`, `min_pool_size`, `reserve_pool_size`, `pool_mode`, `max_user_connections`) counts for the user that logs in to PostgreSQL, which is the
-database's forced user if there is one; the rest counts for the client's user.
+One line for each user that differs: `name = key=value ...`. A user's value wins over the database's, and the database's over
+`[pgbouncer]`. As in PgBouncer, `query_wait_timeout`, `client_idle_timeout` and `max_user_client_connections` count for the user that the client is; the
+others count for the user that logs in to PostgreSQL, which is the database's forced user if there is one.
 ";
 
 const PEERS: &str = "

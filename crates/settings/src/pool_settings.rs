@@ -9,8 +9,8 @@ use crate::value::{CheckQuery, PoolMode};
 
 /// Everything that one database and one user have to know, looked up once.
 ///
-/// A limit of 0 is none, as in the file. What concerns server connections counts for the user that logs in to PostgreSQL (the forced one if
-/// there is one), what concerns clients for the user that the client is.
+/// A limit of 0 is none, as in the file. As in PgBouncer, most fields count for the user that logs in to PostgreSQL (the forced one if there is
+/// one); `max_user_client_connections`, `query_wait_timeout` and `client_idle_timeout` count for the user that the client is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PoolSettings {
     pub mode: PoolMode,
@@ -57,8 +57,8 @@ pub struct PoolSettings {
 }
 
 impl Config {
-    /// The settings for a client that logged in as `user_name` to `database`. With a forced user, all clients of the database share
-    /// one pool; then only the fields about clients depend on `user_name`.
+    /// The settings for a client that logged in as `user_name` to `database`. With a forced user, all clients of the database
+    /// share one pool; then only the three fields that count for the client's user depend on `user_name`.
     pub fn pool_settings(&self, database: &Database, user_name: &str) -> PoolSettings {
         let none = User::default();
         let user_of = |name: &str| self.users.get(name).map_or(&none, |user| user.as_ref());
@@ -123,19 +123,12 @@ impl Config {
                 general.query_wait_timeout,
             ),
             query_wait_notify: general.query_wait_notify,
-            query_timeout: overriding(client.query_timeout, general.query_timeout),
-            idle_transaction_timeout: overriding(
-                client.idle_transaction_timeout,
-                general.idle_transaction_timeout,
-            ),
-            transaction_timeout: overriding(
-                client.transaction_timeout,
-                general.transaction_timeout,
-            ),
-            client_idle_timeout: overriding(
-                client.client_idle_timeout,
-                general.client_idle_timeout,
-            ),
+            query_timeout: server.query_timeout.or(general.query_timeout),
+            idle_transaction_timeout: server
+                .idle_transaction_timeout
+                .or(general.idle_transaction_timeout),
+            transaction_timeout: server.transaction_timeout.or(general.transaction_timeout),
+            client_idle_timeout: client.client_idle_timeout.or(general.client_idle_timeout),
             abandoned_query_timeout: general.abandoned_query_timeout,
         }
     }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crate::database::inherited;
+use crate::database::{inherited, inherited_if_zero};
 use crate::parameters::Parameter;
 use crate::value::{self, PoolMode};
 
-/// One entry of `[users]`. `None` means: as set for the database or in `[pgbouncer]`. A time-out of zero is off.
+/// One entry of `[users]`. `None` means: as set for the database or in `[pgbouncer]`. Limits and time-outs are never zero, except where it is
+/// said: there PgBouncer takes 0 as not given.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct User {
     pub name: String,
@@ -15,11 +16,10 @@ pub struct User {
     pub min_pool_size: Option<u32>,
     pub reserve_pool_size: Option<u32>,
     pub pool_mode: Option<PoolMode>,
-    /// 0: no limit.
     pub max_user_connections: Option<u32>,
-    /// 0: no limit.
     pub max_user_client_connections: Option<u32>,
     pub query_timeout: Option<Duration>,
+    /// Zero: for ever.
     pub query_wait_timeout: Option<Duration>,
     pub idle_transaction_timeout: Option<Duration>,
     pub transaction_timeout: Option<Duration>,
@@ -50,18 +50,20 @@ pub(crate) const PARAMETERS: &[Parameter<User>] = &[
     },
     Parameter {
         name: "max_user_connections",
-        doc: "Instead of the setting `max_user_connections`. 0: no limit.",
-        set: |user, text| inherited(text).map(|count| user.max_user_connections = count),
+        doc: "Instead of the setting `max_user_connections`. 0: as the setting.",
+        set: |user, text| inherited_if_zero(text).map(|count| user.max_user_connections = count),
     },
     Parameter {
         name: "max_user_client_connections",
-        doc: "Instead of the setting `max_user_client_connections`. 0: no limit.",
-        set: |user, text| inherited(text).map(|count| user.max_user_client_connections = count),
+        doc: "Instead of the setting `max_user_client_connections`. 0: as the setting.",
+        set: |user, text| {
+            inherited_if_zero(text).map(|count| user.max_user_client_connections = count)
+        },
     },
     Parameter {
         name: "query_timeout",
-        doc: "Instead of the setting `query_timeout`, in seconds. 0: off.",
-        set: |user, text| inherited(text).map(|time| user.query_timeout = time),
+        doc: "Instead of the setting `query_timeout`, in seconds. 0: as the setting.",
+        set: |user, text| inherited_if_zero(text).map(|time| user.query_timeout = time),
     },
     Parameter {
         name: "query_wait_timeout",
@@ -70,17 +72,17 @@ pub(crate) const PARAMETERS: &[Parameter<User>] = &[
     },
     Parameter {
         name: "idle_transaction_timeout",
-        doc: "Instead of the setting `idle_transaction_timeout`, in seconds. 0: off.",
-        set: |user, text| inherited(text).map(|time| user.idle_transaction_timeout = time),
+        doc: "Instead of the setting `idle_transaction_timeout`, in seconds. 0: as the setting.",
+        set: |user, text| inherited_if_zero(text).map(|time| user.idle_transaction_timeout = time),
     },
     Parameter {
         name: "transaction_timeout",
-        doc: "Instead of the setting `transaction_timeout`, in seconds. 0: off.",
-        set: |user, text| inherited(text).map(|time| user.transaction_timeout = time),
+        doc: "Instead of the setting `transaction_timeout`, in seconds. 0: as the setting.",
+        set: |user, text| inherited_if_zero(text).map(|time| user.transaction_timeout = time),
     },
     Parameter {
         name: "client_idle_timeout",
-        doc: "Instead of the setting `client_idle_timeout`, in seconds. 0: off.",
-        set: |user, text| inherited(text).map(|time| user.client_idle_timeout = time),
+        doc: "Instead of the setting `client_idle_timeout`, in seconds. 0: as the setting.",
+        set: |user, text| inherited_if_zero(text).map(|time| user.client_idle_timeout = time),
     },
 ];

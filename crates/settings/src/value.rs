@@ -48,11 +48,16 @@ pub(crate) fn parse<T: Value>(text: &str) -> Result<T, BadValue> {
     T::parse(text).ok_or_else(|| BadValue::new(T::EXPECTED, text))
 }
 
-/// Decimal digits only. PgBouncer reads a leading zero as octal, which nobody means: it is refused instead of guessed.
-fn decimal(text: &str) -> Option<u64> {
-    let plain =
-        text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
-    plain.then(|| text.parse().ok()).flatten()
+/// A whole number as PgBouncer reads it, decimal or with `0x`. Its third form, a leading zero for octal, is what nobody means:
+/// it is refused instead of guessed.
+fn whole(text: &str) -> Option<u64> {
+    if let Some(hex) = text.strip_prefix("0x") {
+        let digits = hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+        return digits.then(|| u64::from_str_radix(hex, 16).ok()).flatten();
+    }
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let octal = text.len() > 1 && text.starts_with('0');
+    (digits && !octal).then(|| text.parse().ok()).flatten()
 }
 
 impl Value for bool {
@@ -75,7 +80,7 @@ impl Value for u16 {
     const EXPECTED: &'static str = "a whole number from 0 to 65535";
 
     fn parse(text: &str) -> Option<Self> {
-        decimal(text)?.try_into().ok()
+        whole(text)?.try_into().ok()
     }
 
     fn show(&self) -> String {
@@ -87,7 +92,7 @@ impl Value for u32 {
     const EXPECTED: &'static str = "a whole number from 0 to 4294967295";
 
     fn parse(text: &str) -> Option<Self> {
-        decimal(text)?.try_into().ok()
+        whole(text)?.try_into().ok()
     }
 
     fn show(&self) -> String {
@@ -99,10 +104,9 @@ impl Value for f64 {
     const EXPECTED: &'static str = "a number from 0";
 
     fn parse(text: &str) -> Option<Self> {
-        let numeric = text
-            .bytes()
-            .all(|byte| byte.is_ascii_digit() || byte == b'.');
-        let number: f64 = numeric.then(|| text.parse().ok()).flatten()?;
+        // The standard library also reads "inf" and "nan".
+        let digits_first = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+        let number: f64 = digits_first.then(|| text.parse().ok()).flatten()?;
         number.is_finite().then_some(number)
     }
 
@@ -219,7 +223,7 @@ impl Value for ByteSize {
                 .then_some((number, *bytes))
         });
         let (number, bytes) = unit.unwrap_or((text, 1));
-        decimal(number.trim_end())?.checked_mul(bytes).map(ByteSize)
+        whole(number.trim_end())?.checked_mul(bytes).map(ByteSize)
     }
 
     fn show(&self) -> String {

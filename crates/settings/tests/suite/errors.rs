@@ -86,7 +86,9 @@ fn unsafe_combinations_are_refused() {
 fn bad_values_are_refused() {
     let cases = [
         "listen_port = -1",
-        "listen_port = 0x10",
+        "listen_port = 0x",
+        "listen_port = 0x10000",
+        "listen_port = +1",
         "default_pool_size = 020",
         "default_pool_size =",
         "default_pool_size = 4294967296",

@@ -33,7 +33,7 @@ own = host=x pool_size=20 min_pool_size=3 reserve_pool_size=4 pool_mode=transact
 forced = host=x user=boss pool_size=20
 
 [users]
-special = pool_size=30 min_pool_size=5 reserve_pool_size=6 pool_mode=statement max_user_connections=32 max_user_client_connections=34 query_wait_timeout=301 query_timeout=302 idle_transaction_timeout=0 transaction_timeout=304 client_idle_timeout=305
+special = pool_size=30 min_pool_size=5 reserve_pool_size=6 pool_mode=statement max_user_connections=32 max_user_client_connections=34 query_wait_timeout=301 query_timeout=302 idle_transaction_timeout=303 transaction_timeout=304 client_idle_timeout=305
 boss = pool_size=40 max_user_connections=42 max_user_client_connections=44 pool_mode=statement query_timeout=402
 ";
 
@@ -119,7 +119,10 @@ fn the_user_s_value_wins_over_the_database_s() {
     );
     assert_eq!(settings.query_wait_timeout, Some(Duration::from_secs(301)));
     assert_eq!(settings.query_timeout, Some(Duration::from_secs(302)));
-    assert_eq!(settings.idle_transaction_timeout, None);
+    assert_eq!(
+        settings.idle_transaction_timeout,
+        Some(Duration::from_secs(303))
+    );
     assert_eq!(settings.transaction_timeout, Some(Duration::from_secs(304)));
     assert_eq!(settings.client_idle_timeout, Some(Duration::from_secs(305)));
 }
@@ -132,8 +135,45 @@ fn a_forced_user_counts_for_servers_and_the_client_s_user_for_clients() {
         (settings.pool_size, settings.max_user_connections),
         (40, 42)
     );
+    assert_eq!(settings.query_timeout, Some(Duration::from_secs(402)));
+    assert_eq!(settings.transaction_timeout, Some(Duration::from_secs(104)));
     assert_eq!(settings.max_user_client_connections, 34);
-    assert_eq!(settings.query_timeout, Some(Duration::from_secs(302)));
+    assert_eq!(settings.query_wait_timeout, Some(Duration::from_secs(301)));
+    assert_eq!(settings.client_idle_timeout, Some(Duration::from_secs(305)));
+}
+
+/// PgBouncer reads 0 in an entry as "not given" for these, and as itself for the sizes of a pool and for query_wait_timeout.
+#[test]
+fn a_zero_in_an_entry_lifts_no_limit() {
+    let config = parsed(
+        "[pgbouncer]\nmax_db_connections = 1\nmax_db_client_connections = 2\nmax_user_connections = 3\n\
+         max_user_client_connections = 4\nserver_lifetime = 5\nquery_timeout = 6\nidle_transaction_timeout = 7\n\
+         transaction_timeout = 8\nclient_idle_timeout = 9\nquery_wait_timeout = 10\n\
+         [databases]\na = host=x pool_size=0 max_db_connections=0 max_db_client_connections=0 server_lifetime=0\n\
+         [users]\nu = max_user_connections=0 max_user_client_connections=0 query_timeout=0 query_wait_timeout=0 \
+         idle_transaction_timeout=0 transaction_timeout=0 client_idle_timeout=0\n",
+    )
+    .config;
+    let settings = settings_of(&config, "a", "u");
+    let limits = [
+        settings.max_db_connections,
+        settings.max_db_client_connections,
+        settings.max_user_connections,
+        settings.max_user_client_connections,
+    ];
+    assert_eq!(limits, [1, 2, 3, 4]);
+    assert_eq!(settings.server_lifetime.as_secs(), 5);
+    let timeouts = [
+        settings.query_timeout,
+        settings.idle_transaction_timeout,
+        settings.transaction_timeout,
+        settings.client_idle_timeout,
+    ];
+    assert_eq!(
+        timeouts,
+        [6, 7, 8, 9].map(|time| Some(Duration::from_secs(time)))
+    );
+    assert_eq!((settings.pool_size, settings.query_wait_timeout), (0, None));
 }
 
 #[test]

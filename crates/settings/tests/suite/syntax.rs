@@ -54,6 +54,20 @@ fn every_kind_of_value_is_read() {
     assert_eq!(general.conffile, Some(PathBuf::from("weir.ini")));
 }
 
+/// The forms that C's `strtol` and `strtod` take, as far as anybody can mean them.
+#[test]
+fn numbers_are_read_as_pgbouncer_reads_them() {
+    let general = parsed(
+        "[pgbouncer]\nmax_packet_size = 0x7fffffff\nserver_lifetime = 1e2\nquery_timeout = .5\nserver_check_delay = 3.\n",
+    )
+    .config
+    .general;
+    assert_eq!(general.max_packet_size, 2_147_483_647);
+    assert_eq!(general.server_lifetime, Duration::from_secs(100));
+    assert_eq!(general.query_timeout, Some(Duration::from_millis(500)));
+    assert_eq!(general.server_check_delay, Duration::from_secs(3));
+}
+
 #[test]
 fn comments_are_whole_lines_and_values_keep_their_marks() {
     let loaded = parsed(
