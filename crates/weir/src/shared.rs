@@ -315,7 +315,17 @@ impl ClientCounter {
 /// A client's place under max_client_conn and the limits of its database and user; also its way to its pool.
 pub struct ClientPermit {
     pool: Arc<Pool>,
+    /// The counter of the user that the client logged in as; with a forced user that is not the pool's.
+    user: Arc<ClientCounter>,
     shared: Arc<Shared>,
+}
+
+/// The most clients that there may be; 0: no limit.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientLimits {
+    pub total: u32,
+    pub database: u32,
+    pub user: u32,
 }
 
 /// The limit that keeps a client out.
@@ -327,20 +337,25 @@ pub enum ClientLimit {
 }
 
 impl ClientPermit {
-    pub fn take(shared: &Arc<Shared>, pool: &Arc<Pool>, total: u32, database: u32, user: u32) -> Result<ClientPermit, ClientLimit> {
-        if !pool.all_clients.try_add(total) {
+    pub fn take(
+        shared: &Arc<Shared>,
+        pool: &Arc<Pool>,
+        user: Arc<ClientCounter>,
+        limits: ClientLimits,
+    ) -> Result<ClientPermit, ClientLimit> {
+        if !pool.all_clients.try_add(limits.total) {
             return Err(ClientLimit::Total);
         }
-        if !pool.state.clients.try_add(database) {
+        if !pool.state.clients.try_add(limits.database) {
             pool.all_clients.subtract();
             return Err(ClientLimit::Database);
         }
-        if !pool.user_clients.try_add(user) {
+        if !user.try_add(limits.user) {
             pool.all_clients.subtract();
             pool.state.clients.subtract();
             return Err(ClientLimit::User);
         }
-        Ok(ClientPermit { pool: Arc::clone(pool), shared: Arc::clone(shared) })
+        Ok(ClientPermit { pool: Arc::clone(pool), user, shared: Arc::clone(shared) })
     }
 
     pub fn pool(&self) -> &Arc<Pool> {
@@ -352,7 +367,7 @@ impl Drop for ClientPermit {
     fn drop(&mut self) {
         self.pool.all_clients.subtract();
         self.pool.state.clients.subtract();
-        self.pool.user_clients.subtract();
+        self.user.subtract();
         self.shared.departures.notify_waiters();
     }
 }
