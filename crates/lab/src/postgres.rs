@@ -16,12 +16,12 @@ mod folder;
 mod installation;
 mod processes;
 mod server;
-mod unprivileged;
 
 pub use installation::{Installation, Version};
 pub use processes::{Memory, MemoryKind};
 pub use server::{Options, Server, Shutdown};
 
+use crate::account::NoUnprivilegedUser;
 use std::path::PathBuf;
 
 /// Major versions that PostgreSQL's project supports and Weir is tested with.
@@ -41,10 +41,8 @@ pub enum Error {
         "no folder can be used to keep a fetched PostgreSQL: {0} cannot be reached by the unprivileged user it runs as"
     )]
     Unreachable(PathBuf),
-    #[error(
-        "PostgreSQL refuses to run as root, and this machine has neither a user `postgres` nor `nobody`"
-    )]
-    NoUnprivilegedUser,
+    #[error(transparent)]
+    NoUnprivilegedUser(#[from] NoUnprivilegedUser),
     #[error("{program} failed:\n{output}")]
     Program { program: String, output: String },
     #[error("PostgreSQL did not start:\n{log}")]

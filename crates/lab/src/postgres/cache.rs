@@ -3,11 +3,11 @@
 //! A version is unpacked under a temporary name and renamed into place, so that a half-written one is never seen. A file lock, which
 //! ends with its process, spares two processes at the same time the second download.
 
-use super::unprivileged::Account;
 use super::{Error, Version};
+use crate::account::Account;
+use crate::runtime::apart;
 use semver::VersionReq;
 use std::fs::File;
-use std::future::Future;
 use std::path::{Path, PathBuf};
 
 /// The Maven artifacts of zonky.io: Linux (glibc), macOS and Windows on all usual processors, without psql and pgbench.
@@ -87,21 +87,4 @@ fn folder() -> Result<PathBuf, Error> {
     } else {
         Err(Error::Unreachable(folder))
     }
-}
-
-/// Runs a future to its end on a thread with a runtime of its own: the caller may be inside another runtime.
-pub fn apart<F>(future: F) -> F::Output
-where
-    F: Future + Send,
-    F::Output: Send,
-{
-    let run = || {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("a thread can have an event loop")
-            .block_on(future)
-    };
-    std::thread::scope(|threads| threads.spawn(run).join())
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

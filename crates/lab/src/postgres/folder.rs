@@ -4,7 +4,7 @@
 //! its own, waits at the end of a pipe: when this process is gone, it stops what still runs in the folder and removes it.
 
 use super::Error;
-use super::unprivileged::Account;
+use crate::account::Account;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -34,13 +34,13 @@ pub struct Folder {
 
 impl Folder {
     pub fn create(account: &Account) -> Result<Self, Error> {
-        let parent = temporary_root(account);
+        let parent = account.temporary_folder();
         let folder = tempfile::Builder::new()
             .prefix("weir-pg-")
             .tempdir_in(&parent)
             .map_err(Error::io(format!("cannot write to {}", parent.display())))?;
         account
-            .own(folder.path())
+            .give(folder.path())
             .map_err(Error::io("cannot give the server's folder to its user"))?;
         let guardian = guard(folder.path()).map_err(Error::io("cannot start sh"))?;
         let path = folder.path().to_owned();
@@ -76,13 +76,4 @@ fn guard(folder: &Path) -> std::io::Result<Child> {
         .stderr(Stdio::null())
         .process_group(0)
         .spawn()
-}
-
-fn temporary_root(account: &Account) -> PathBuf {
-    let own = std::env::temp_dir();
-    if account.reaches(&own) {
-        own
-    } else {
-        PathBuf::from("/tmp")
-    }
 }

@@ -1,8 +1,8 @@
 //! PostgreSQL's programs: where they are and which version they are.
 
 use super::server::{Options, Server};
-use super::unprivileged::Account;
 use super::{Error, SUPPORTED, cache};
+use crate::account::Account;
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};

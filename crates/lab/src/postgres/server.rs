@@ -1,10 +1,10 @@
 //! One running PostgreSQL server in a temporary folder.
 
-use super::cache::apart;
 use super::folder::Folder;
 use super::processes::{self, Memory};
-use super::unprivileged::Account;
 use super::{Error, Installation, Version};
+use crate::account::Account;
+use crate::runtime::apart;
 use crate::{launcher, port};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -1,13 +1,19 @@
-//! PostgreSQL refuses to run as root: then its programs run as `postgres` or `nobody`, and its files belong to that user.
+//! PostgreSQL and poolers refuse to run as root: then they run as `postgres` or `nobody`, and their files belong to that user.
 
-use super::Error;
 use nix::unistd::{Uid, User};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Whom PostgreSQL runs as.
+/// This process is root, and the machine has nobody else.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "servers refuse to run as root, and this machine has neither a user `postgres` nor `nobody`"
+)]
+pub struct NoUnprivilegedUser;
+
+/// Whom a server runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Account {
     /// Whoever runs this process.
@@ -18,15 +24,15 @@ pub enum Account {
 
 impl Account {
     /// # Errors
-    /// [`Error::NoUnprivilegedUser`] when this process is root and there is nobody else.
-    pub fn choose() -> Result<Self, Error> {
+    /// [`NoUnprivilegedUser`] when this process is root and there is nobody else.
+    pub fn choose() -> Result<Self, NoUnprivilegedUser> {
         if !is_root() {
             return Ok(Account::Own);
         }
         ["postgres", "nobody"]
             .into_iter()
             .find_map(look_up)
-            .ok_or(Error::NoUnprivilegedUser)
+            .ok_or(NoUnprivilegedUser)
     }
 
     /// Makes `command` run as this account.
@@ -36,8 +42,19 @@ impl Account {
         }
     }
 
+    /// The other user's name.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Account::Own => None,
+            Account::Other { name, .. } => Some(name),
+        }
+    }
+
     /// Gives `path` to this account.
-    pub fn own(&self, path: &Path) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    /// What chown(2) says.
+    pub fn give(&self, path: &Path) -> std::io::Result<()> {
         match self {
             Account::Own => Ok(()),
             Account::Other { uid, gid, .. } => {
@@ -53,9 +70,19 @@ impl Account {
             Account::Other { .. } => path.ancestors().all(open_to_others),
         }
     }
+
+    /// The usual folder for temporary files, or /tmp where this account cannot enter that.
+    pub fn temporary_folder(&self) -> PathBuf {
+        let usual = std::env::temp_dir();
+        if self.reaches(&usual) {
+            usual
+        } else {
+            PathBuf::from("/tmp")
+        }
+    }
 }
 
-pub fn is_root() -> bool {
+fn is_root() -> bool {
     Uid::effective().is_root()
 }
 
