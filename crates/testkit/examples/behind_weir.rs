@@ -1,0 +1,34 @@
+//! Runs a command with Weir, and PostgreSQL behind it, in libpq's environment variables: `behind_weir psql -c 'SHOW server_version'`.
+//! Clients and server connections log in by SCRAM; transaction mode; a pool smaller than what a driver's own pool opens.
+
+use std::process::{Command, ExitCode};
+use testkit::{Ini, Postgres, Role, Weir};
+
+const POOL_SIZE: u32 = 5;
+
+fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let program = arguments
+        .next()
+        .ok_or("usage: behind_weir PROGRAM [ARGUMENT...]")?;
+    let postgres = Postgres::start(Postgres::USUAL_MAJOR);
+    let ini = Ini::in_front_of(&postgres)
+        .set("auth_type", "scram-sha-256")
+        .set("default_pool_size", POOL_SIZE);
+    let weir = Weir::start(&ini);
+    let status = Command::new(program)
+        .args(arguments)
+        .env("PGHOST", "127.0.0.1")
+        .env("PGPORT", weir.port().to_string())
+        .env("PGUSER", Role::Scram.name())
+        .env("PGPASSWORD", Role::Scram.password())
+        .env("PGDATABASE", Postgres::DATABASE)
+        .env("WEIR_DIRECT_PORT", postgres.port().to_string())
+        .env("WEIR_POOL_SIZE", POOL_SIZE.to_string())
+        .status()?;
+    if status.success() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("{status}; the log of weir:\n{}", weir.log());
+    Ok(ExitCode::FAILURE)
+}
