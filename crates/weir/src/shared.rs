@@ -2,6 +2,7 @@
 //! between them. Everything here is either immutable, a guard, or asked only on slow paths; what a worker touches for
 //! every transaction is its own (see `Cell` for the one exception).
 
+use crate::control::dial::Network;
 use crate::worker::{Mailbox, Server, ServerKey};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pooling::cancel::ClientPid;
@@ -30,6 +31,8 @@ pub struct Shared {
     pub statement_key: [u8; 16],
     pub clients: Arc<ClientCounter>,
     pub control: mpsc::UnboundedSender<ToControl>,
+    /// What dialling remembers of names and servers.
+    pub network: Network,
     /// Set once, when the workers have been started.
     pub workers: OnceLock<Vec<Mailbox>>,
     /// Woken whenever a server connection or a client is gone: PAUSE, WAIT_CLOSE and SHUTDOWN wait for it.
@@ -67,6 +70,7 @@ impl Shared {
             statement_key,
             clients: Arc::default(),
             control,
+            network: Network::default(),
             workers: OnceLock::new(),
             departures: Notify::new(),
             wishes: AtomicU32::new(0),
@@ -169,6 +173,8 @@ pub struct Pools {
     by_id: Vec<Arc<Pool>>,
     databases: HashMap<Box<str>, Arc<DatabaseState>>,
     user_clients: HashMap<Box<str>, Arc<ClientCounter>>,
+    /// PAUSE without a database: holds for those too that come into use later.
+    pub paused: bool,
 }
 
 impl Pools {
@@ -188,9 +194,16 @@ impl Pools {
         self.databases.iter().map(|(name, state)| (&**name, state))
     }
 
+    /// Every user that has had a client, and how many there are.
+    pub fn users(&self) -> impl Iterator<Item = (&str, &Arc<ClientCounter>)> {
+        self.user_clients.iter().map(|(name, clients)| (&**name, clients))
+    }
+
     /// The state of a database that clients may name, made at its first use.
     pub fn database_state(&mut self, name: &str) -> Arc<DatabaseState> {
-        Arc::clone(self.databases.entry(name.into()).or_default())
+        let paused = self.paused;
+        let made = || Arc::new(DatabaseState { paused: AtomicBool::new(paused), ..DatabaseState::default() });
+        Arc::clone(self.databases.entry(name.into()).or_insert_with(made))
     }
 
     pub fn user_clients(&mut self, name: &str) -> Arc<ClientCounter> {
@@ -215,6 +228,7 @@ impl Pools {
             database: ArcSwap::new(Arc::clone(database)),
             settings: ArcSwap::from_pointee(settings),
             state: self.database_state(&database.name),
+            clients: ClientCounter::default(),
             user_clients: self.user_clients(user),
             all_clients: Arc::clone(&shared.clients),
             cells: (0..workers).map(|_| Cell::default()).collect(),
@@ -253,6 +267,7 @@ pub struct Pool {
     pub database: ArcSwap<Database>,
     pub settings: ArcSwap<PoolSettings>,
     pub state: Arc<DatabaseState>,
+    pub clients: ClientCounter,
     pub user_clients: Arc<ClientCounter>,
     pub all_clients: Arc<ClientCounter>,
     /// One for each worker.
@@ -291,6 +306,8 @@ pub struct DatabaseState {
     pub paused: AtomicBool,
     pub disabled: AtomicBool,
     pub clients: ClientCounter,
+    /// Clients that have logged in since the start.
+    pub logins: AtomicU64,
 }
 
 #[derive(Default)]
@@ -355,6 +372,7 @@ impl ClientPermit {
             pool.state.clients.subtract();
             return Err(ClientLimit::User);
         }
+        pool.clients.try_add(0);
         Ok(ClientPermit { pool: Arc::clone(pool), user, shared: Arc::clone(shared) })
     }
 
@@ -373,7 +391,7 @@ impl Drop for ClientPermit {
 }
 
 /// Where a peer is.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Address {
     Tcp(SocketAddr),
     Unix(PathBuf),
@@ -432,8 +450,10 @@ pub enum ToWorker {
     Granted(Slot),
     /// Worker `to` has a client waiting: give it an idle server connection of this pool.
     Steal { pool: PoolId, to: usize },
-    /// A server connection changes its worker.
-    Moved(Box<Server>),
+    /// Answers `Steal` when there was none after all.
+    NothingToSteal { pool: PoolId },
+    /// A server connection changes its worker; `asked`: it answers a `Steal`.
+    Moved { server: Box<Server>, asked: bool },
     /// Close an idle server connection of this pool: another pool is short under a shared limit.
     Evict { pool: PoolId, reason: &'static str },
     /// A cancel request named a client of this worker. Answered with the query to cancel on a server, or with `None` when it was
