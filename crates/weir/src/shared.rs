@@ -249,7 +249,7 @@ pub fn limits(settings: &PoolSettings) -> pooling::ledger::Limits {
     pooling::ledger::Limits {
         pool: settings.pool_size,
         reserve: settings.reserve_pool_size,
-        reserve_after: settings.reserve_pool_timeout,
+        reserve_after: settings.reserve_pool_timeout.unwrap_or_default(),
         database: settings.max_db_connections,
         user: settings.max_user_connections,
     }

@@ -33,7 +33,7 @@ impl Mailbox {
         }
     }
 
-    pub(super) fn take(&self) -> Vec<ToWorker> {
+    pub(crate) fn take(&self) -> Vec<ToWorker> {
         std::mem::take(&mut *self.inner.messages.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
