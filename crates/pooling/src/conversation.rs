@@ -10,6 +10,8 @@ mod from_client;
 mod from_server;
 
 pub use expected::Own;
+pub use from_client::ClientSide;
+pub use from_server::Reply;
 
 use crate::statements::{ClientStatements, ServerStatements, Statement, StatementId, write_close};
 use expected::{Expected, Parsed, ParsedFor};
@@ -51,6 +53,8 @@ pub enum Event {
     Nothing,
     /// The client's Query or Sync is answered.
     Ready,
+    /// The body is the error that a query of the pooler's own met.
+    OwnFailed(Own),
     /// A query of the pooler's own is answered.
     OwnDone { own: Own, failed: bool },
     /// The body is a ParameterStatus; it was passed on only if no query of the pooler's own is running.
@@ -108,8 +112,17 @@ pub struct Conversation {
     prepared: Prepared,
     unnamed: Unnamed,
     unnamed_is: UnnamedIs,
-    /// Set when it can no longer be known which reply belongs to which message.
-    doubtful: bool,
+    trust: Trust,
+}
+
+/// Whether the connection can serve another client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trust {
+    Full,
+    /// It can no longer be known which reply belongs to which message.
+    Doubtful,
+    /// The server has said why it is going to close the connection.
+    Farewell,
 }
 
 impl Conversation {
@@ -127,7 +140,7 @@ impl Conversation {
             },
             unnamed: Unnamed::Nothing,
             unnamed_is: UnnamedIs::SomebodyElses,
-            doubtful: false,
+            trust: Trust::Full,
         }
     }
 
@@ -148,12 +161,17 @@ impl Conversation {
             && self.status == TransactionStatus::Idle
             && self.flow == Flow::Normal
             && self.copy_in == CopyIn::No
-            && !self.doubtful
+            && self.trust == Trust::Full
     }
 
     /// Nobody can prove any more what the server will answer: the connection has to be closed.
     pub fn is_doubtful(&self) -> bool {
-        self.doubtful
+        self.trust != Trust::Full
+    }
+
+    /// The server's last words have been passed on: a FATAL error.
+    pub fn has_said_goodbye(&self) -> bool {
+        self.trust == Trust::Farewell
     }
 
     /// The server owes replies.

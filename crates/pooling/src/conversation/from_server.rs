@@ -1,10 +1,10 @@
 //! The server's side of a conversation.
 
 use super::expected::{Expected, Parsed, ParsedFor};
-use super::{Aside, Conversation, CopyIn, Event, Flow, Passage, Prepared, Unnamed, Violation};
-use crate::statements::{ClientStatements, StatementId};
+use super::{Aside, Conversation, CopyIn, Event, Flow, Passage, Prepared, Trust, Unnamed, Violation};
+use crate::statements::{ClientStatements, StatementId, restore_names};
 use wire::Header;
-use wire::backend::{CommandComplete, ReadyForQuery, tag};
+use wire::backend::{CommandComplete, ErrorFields, ReadyForQuery, tag};
 
 /// What a message of the server comes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +83,11 @@ impl Conversation {
     fn own_reply(&mut self, client: Option<&mut ClientStatements>, header: Header, body: &[u8]) -> Result<Reply, Violation> {
         let Some(Expected::Own { own, failed }) = self.expected.front_mut() else { return Ok(Reply::PASS) };
         match header.tag {
-            tag::ERROR_RESPONSE => *failed = true,
+            tag::ERROR_RESPONSE => {
+                *failed = true;
+                let event = Event::OwnFailed(*own);
+                return Ok(if body.len() < header.body() { Reply::INCOMPLETE } else { Reply::keep(header).with(event) });
+            }
             tag::PARAMETER_STATUS => return Ok(parameter_status(header, body, true)),
             tag::NOTIFICATION_RESPONSE => return Ok(Reply::PASS),
             tag::COMMAND_COMPLETE => {
@@ -248,7 +252,10 @@ impl Conversation {
         aside: &mut Aside,
     ) -> Result<Reply, Violation> {
         let Some(body) = body.get(..header.body()) else { return Ok(Reply::INCOMPLETE) };
-        let renamed = super::super::statements::restore_names(body, client.as_deref(), &mut aside.to_client);
+        let renamed = restore_names(body, client.as_deref(), &mut aside.to_client);
+        if is_fatal(body) {
+            self.trust = Trust::Farewell;
+        }
         if self.copy_in != CopyIn::No {
             self.copy_failed();
         }
@@ -264,7 +271,9 @@ impl Conversation {
         self.copy_in = CopyIn::No;
         let before = self.expected.len();
         self.expected.retain(|expected| !matches!(expected, Expected::IgnoredSync));
-        self.doubtful |= self.expected.len() != before;
+        if self.expected.len() != before {
+            self.trust = Trust::Doubtful;
+        }
     }
 
     /// A Parse of the unnamed statement drops the old one before anything can go wrong.
@@ -310,6 +319,12 @@ impl Conversation {
             Prepared::Raw => false,
         }
     }
+}
+
+/// The server closes the connection after it.
+fn is_fatal(body: &[u8]) -> bool {
+    let severity = |fields: ErrorFields<'_>| matches!(fields.get(b'V').or(fields.get(b'S')), Some(b"FATAL" | b"PANIC"));
+    ErrorFields::parse(body).is_ok_and(severity)
 }
 
 fn is_asynchronous(message: u8) -> bool {

@@ -79,9 +79,14 @@ impl Outbox {
         self.used == 0
     }
 
-    /// The owners that have something to send, in the order in which they got it.
-    pub fn owners(&self) -> impl Iterator<Item = usize> + '_ {
-        self.entries[..self.used].iter().map(|entry| entry.owner)
+    /// How many connections have something to send.
+    pub fn len(&self) -> usize {
+        self.used
+    }
+
+    /// Whose output this is.
+    pub fn owner(&self, number: usize) -> usize {
+        self.entries[number].owner
     }
 
     /// Describes one owner's send; the bytes must not move until it has been carried out.
@@ -176,7 +181,7 @@ mod tests {
         assert_eq!(sent(&outbox, 0, &slots, 0), b"abcXYef23");
         assert_eq!(sent(&outbox, 0, &slots, 4), b"Yef23");
         assert_eq!((outbox.entries[0].segments.len(), outbox.len_of(0)), (2, 9));
-        assert_eq!(outbox.owners().collect::<Vec<_>>(), [9]);
+        assert_eq!((outbox.len(), outbox.owner(0)), (1, 9));
         outbox.clear();
         assert!(outbox.is_empty());
     }

@@ -75,11 +75,13 @@ pub struct Outgoing {
     headers: Vec<libc::msghdr>,
 }
 
-pub struct Send {
-    pub fd: RawFd,
+struct Send {
+    fd: RawFd,
+    /// Whose output it is, in the outbox.
+    number: usize,
     first: usize,
     count: usize,
-    pub result: io::Result<usize>,
+    result: io::Result<usize>,
 }
 
 impl Outgoing {
@@ -90,8 +92,8 @@ impl Outgoing {
     }
 
     /// Begins the send of one connection; its pieces follow.
-    pub fn begin(&mut self, fd: RawFd) {
-        self.sends.push(Send { fd, first: self.pieces.len(), count: 0, result: Ok(0) });
+    pub fn begin(&mut self, fd: RawFd, number: usize) {
+        self.sends.push(Send { fd, number, first: self.pieces.len(), count: 0, result: Ok(0) });
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
@@ -101,8 +103,14 @@ impl Outgoing {
         }
     }
 
-    pub fn results(&mut self) -> impl Iterator<Item = &mut Send> {
-        self.sends.iter_mut()
+    pub fn len(&self) -> usize {
+        self.sends.len()
+    }
+
+    /// What came of a send: its number in the outbox, and the bytes that the socket took.
+    pub fn take_result(&mut self, send: usize) -> (usize, io::Result<usize>) {
+        let send = &mut self.sends[send];
+        (send.number, std::mem::replace(&mut send.result, Ok(0)))
     }
 
     /// Message headers for the sends of several pieces; made last, when no piece moves any more.

@@ -1,0 +1,86 @@
+//! One worker's part of a pool: its idle server connections and its waiting clients.
+
+use crate::report::Totals;
+use crate::shared::Pool;
+use pooling::Time;
+use pooling::statements::StatementCache;
+use settings::PoolSettings;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub struct LocalPool {
+    pub shared: Arc<Pool>,
+    pub settings: Arc<PoolSettings>,
+    /// The one that was used last is at the back.
+    pub idle: VecDeque<usize>,
+    pub waiting: VecDeque<Waiter>,
+    pub statements: StatementCache,
+    /// Server connections that waiting clients may count on: dials, idle ones of other workers, and those being checked.
+    pub coming: usize,
+    pub wish: Wished,
+    pub totals: Totals,
+    pub clients: u32,
+    pub active_clients: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waiter {
+    pub client: usize,
+    pub since: Time,
+}
+
+/// Whether the ledger has this worker's wish for one more server connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wished {
+    No,
+    Noted,
+}
+
+impl LocalPool {
+    pub fn new(shared: Arc<Pool>, statement_key: [u8; 16]) -> LocalPool {
+        let settings = shared.settings.load_full();
+        let cache_bytes = usize::try_from(settings.prepared_statement_cache_bytes).unwrap_or(usize::MAX);
+        LocalPool {
+            shared,
+            idle: VecDeque::new(),
+            waiting: VecDeque::new(),
+            statements: StatementCache::new(statement_key, cache_bytes),
+            coming: 0,
+            wish: Wished::No,
+            totals: Totals::default(),
+            clients: 0,
+            active_clients: 0,
+            settings,
+        }
+    }
+
+    /// Tells the other workers how many idle server connections there are here.
+    pub fn publish_idle(&self, worker: usize) {
+        self.shared.cells[worker].idle.store(self.idle.len() as u32, Ordering::SeqCst);
+    }
+
+    /// Tells the other workers since when the oldest client waits here.
+    pub fn publish_waiting(&self, worker: usize) {
+        let oldest = self.waiting.front().map_or(0, |waiter| waiter.since.0 + 1);
+        self.shared.cells[worker].oldest_waiter.store(oldest, Ordering::SeqCst);
+    }
+
+    /// The worker, other than this one, whose client has waited longest, and since when.
+    pub fn oldest_elsewhere(&self, worker: usize) -> Option<(usize, Time)> {
+        let oldest = |cell: &crate::shared::Cell| cell.oldest_waiter.load(Ordering::SeqCst);
+        let others = self.shared.cells.iter().enumerate().filter(|(number, _)| *number != worker);
+        others.map(|(number, cell)| (number, oldest(cell))).filter(|(_, since)| *since != 0).min_by_key(|(_, since)| *since)
+            .map(|(number, since)| (number, Time(since - 1)))
+    }
+
+    /// A worker, other than this one, with an idle server connection.
+    pub fn idle_elsewhere(&self, worker: usize) -> Option<usize> {
+        let others = self.shared.cells.iter().enumerate().filter(|(number, _)| *number != worker);
+        others.filter(|(_, cell)| cell.idle.load(Ordering::SeqCst) > 0).map(|(number, _)| number).next()
+    }
+
+    pub fn forget_waiter(&mut self, client: usize) {
+        self.waiting.retain(|waiter| waiter.client != client);
+    }
+}

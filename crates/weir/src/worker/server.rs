@@ -1,0 +1,157 @@
+//! A logged-in server connection on its worker.
+
+use super::connection::Connection;
+use crate::report::{ServerReport, ServerState};
+use crate::shared::{Address, CancelHold, CancelTarget, NewServer, Pool, Shared, Slot};
+use pooling::ledger::PoolId;
+use pooling::{Conversation, Parameters, Time};
+use settings::PoolMode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A server connection's place on its worker; never reused while the connection lives, and never equal to a later one's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerKey {
+    pub(crate) index: u32,
+    pub(crate) serial: u32,
+}
+
+/// What a server connection is there for at the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Duty {
+    /// Free since then.
+    Idle { since: Time },
+    /// It serves the client with this index.
+    Leased { client: usize },
+    /// It is asked whether it is still there (server_check_query), and free when it answers.
+    Tested { since: Time },
+    /// The client is gone: its query is cancelled and its transaction ended, until then at the latest.
+    Abandoned { deadline: Time },
+    /// server_reset_query is running.
+    Reset { since: Time },
+    /// Clean, but a cancel request is on its way to it.
+    Held,
+    /// To be closed after the batch.
+    Leaving,
+}
+
+pub struct Server {
+    pub connection: Connection,
+    pub duty: Duty,
+    pub conversation: Conversation,
+    pub pool: Arc<Pool>,
+    /// What is set on it.
+    pub parameters: Arc<Parameters>,
+    /// Cancel requests that are on their way to it.
+    pub cancels: u32,
+    pub id: u64,
+    pub serial: u32,
+    /// When the running transaction, and its latest request, began.
+    pub transaction_at: Time,
+    pub request_at: Time,
+    /// When the server last said ReadyForQuery.
+    pub ready_at: Time,
+    pub generation: u32,
+    pub connected_at: Time,
+    /// Between 0 and 1: spreads what many connections would otherwise do at the same moment.
+    pub jitter: f64,
+    slot: Slot,
+    pid: i32,
+    key: Box<[u8]>,
+    address: Arc<Address>,
+    local: Address,
+}
+
+impl Server {
+    pub fn new(new: NewServer, id: u64, jitter: f64) -> (Server, Vec<u8>) {
+        let settings = new.pool.settings.load();
+        let shares = settings.mode != PoolMode::Session && settings.max_prepared_statements > 0;
+        let statements_max = shares.then_some(settings.max_prepared_statements as usize);
+        drop(settings);
+        let server = Server {
+            connection: Connection::new(new.socket),
+            duty: Duty::Idle { since: new.connected_at },
+            conversation: Conversation::new(statements_max),
+            pool: new.pool,
+            parameters: new.parameters,
+            cancels: 0,
+            id,
+            serial: 0,
+            transaction_at: new.connected_at,
+            request_at: new.connected_at,
+            ready_at: new.connected_at,
+            generation: new.generation,
+            connected_at: new.connected_at,
+            jitter,
+            slot: new.slot,
+            pid: new.pid,
+            key: new.key,
+            address: new.address,
+            local: new.local,
+        };
+        (server, new.leftover)
+    }
+
+    pub fn pool_id(&self) -> PoolId {
+        self.slot.pool()
+    }
+
+    /// The client that it serves.
+    pub fn client(&self) -> Option<usize> {
+        match self.duty {
+            Duty::Leased { client } => Some(client),
+            _ => None,
+        }
+    }
+
+    /// RECONNECT or a changed configuration has made it out of date.
+    pub fn is_outdated(&self) -> bool {
+        self.generation != self.pool.generation.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Older than server_lifetime, shortened by its share of the jitter.
+    pub fn is_over_age(&self, lifetime: Duration, jitter: f64, now: Time) -> bool {
+        now.since(self.connected_at) >= lifetime.mul_f64(1.0 - jitter * self.jitter)
+    }
+
+    /// What a cancel request for its running query needs. Until that is dropped, no other client gets the connection.
+    pub fn cancel_target(&mut self, shared: &Arc<Shared>, worker: usize, index: usize) -> CancelTarget {
+        self.cancels += 1;
+        let server = ServerKey { index: index as u32, serial: self.serial };
+        CancelTarget {
+            address: Arc::clone(&self.address),
+            pid: self.pid,
+            key: self.key.clone(),
+            hold: CancelHold { shared: Arc::clone(shared), worker, server },
+        }
+    }
+
+    pub fn report(&self, client: Option<u64>, check_delay: Duration, now: Time) -> ServerReport {
+        ServerReport {
+            id: self.id,
+            pool: self.pool_id(),
+            state: self.state(check_delay, now),
+            address: Arc::clone(&self.address),
+            local: self.local.clone(),
+            connected_at: self.connected_at,
+            request_at: self.request_at,
+            client,
+            application_name: self.parameters.value("application_name").unwrap_or_default().into(),
+            pid: self.pid,
+            prepared_statements: self.conversation.prepared_statements(),
+            close_needed: self.is_outdated(),
+            buffered: self.connection.buffered(),
+        }
+    }
+
+    /// Its state in PgBouncer's words.
+    pub fn state(&self, check_delay: Duration, now: Time) -> ServerState {
+        match self.duty {
+            Duty::Idle { since } if now.since(since) > check_delay => ServerState::Used,
+            Duty::Idle { .. } | Duty::Leaving => ServerState::Idle,
+            Duty::Leased { .. } => ServerState::Active,
+            Duty::Tested { .. } | Duty::Reset { .. } => ServerState::Tested,
+            Duty::Abandoned { .. } | Duty::Held => ServerState::BeingCanceled,
+        }
+    }
+}
