@@ -264,10 +264,11 @@ impl Line {
         }
     }
 
-    /// The first in line becomes the prober.
+    /// The first in line becomes the prober, as long as there are clients that wait for its success.
     fn refuse_all_but_one(&mut self, error: &Arc<DialError>) {
         self.health.refused = None;
-        self.waiting.drain(1..).for_each(|request| request.refuse(error));
+        let probers = usize::from(self.pool.clients.count() > 0);
+        self.waiting.drain(probers..).for_each(|request| request.refuse(error));
     }
 
     /// Every worker hears it, for the clients that wait there without a request of their own.
