@@ -90,6 +90,9 @@ pub fn all(here: &Workspace) -> Vec<Step> {
         Step::new("tests", &["build", "tools", "fetch PostgreSQL"], |here| {
             count_tests(command(here, "cargo").args(["test", "--workspace", "--no-fail-fast"]))
         }),
+        Step::new("demo", &["build"], |here| {
+            run(command(here, here.built.join("weir")).args(["demo", "--seconds", "4"]))
+        }),
     ];
     steps.extend(drivers::steps(here));
     steps

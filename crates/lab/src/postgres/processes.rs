@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Memory of all processes of a server, in bytes.
+/// Memory of a family of processes, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     pub bytes: u64,
@@ -46,9 +46,9 @@ pub fn signal_family(postmaster: u32, signal: Signal) {
     }
 }
 
-/// Memory of `postmaster` and its children, proportional where the kernel and our rights allow.
-pub fn memory(postmaster: u32) -> Memory {
-    let family = family(postmaster);
+/// Memory of a process and its children, proportional where the kernel and our rights allow.
+pub fn memory(parent: u32) -> Memory {
+    let family = family(parent);
     let sum =
         |of: fn(Pid) -> Option<u64>| -> u64 { family.iter().filter_map(|pid| of(*pid)).sum() };
     let (bytes, kind) = match sum(proportional) {

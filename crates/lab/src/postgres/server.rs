@@ -4,7 +4,7 @@ use super::folder::Folder;
 use super::processes::{self, Memory};
 use super::{Error, Installation, Version};
 use crate::account::Account;
-use crate::runtime::apart;
+use crate::runtime::{PAUSE, apart};
 use crate::{launcher, port};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -21,8 +21,6 @@ const SUPERUSER: &str = "postgres";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest time that one call of [`Server::query`] may take.
 const QUERY_PATIENCE: Duration = Duration::from_secs(60);
-/// Pause between two looks at a condition that nothing announces.
-const PAUSE: Duration = Duration::from_millis(5);
 /// How often a new server is started again because another program took its port first.
 const PORT_TRIES: usize = 5;
 
@@ -337,7 +335,8 @@ impl Server {
         Err(Error::Start { log: self.log() })
     }
 
-    fn superuser(&self, database: &str) -> tokio_postgres::Config {
+    /// How the superuser connects: through the Unix socket, without a password.
+    pub fn superuser(&self, database: &str) -> tokio_postgres::Config {
         let mut config = tokio_postgres::Config::new();
         config
             .host_path(self.folder.path())
