@@ -5,9 +5,11 @@
 //! Elsewhere the signal does not exist, and only [`crate::postgres`]'s guardian and destructors clean up.
 
 use nix::sys::signal::Signal;
+use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 
@@ -24,6 +26,19 @@ pub fn spawn(mut command: Command, death_signal: Signal) -> io::Result<Child> {
         .send(Order { command, answer })
         .map_err(|_| gone())?;
     result.recv().map_err(|_| gone())?
+}
+
+/// As [`spawn`], without an input; what the program says is appended to the file `log`.
+///
+/// # Errors
+/// As [`spawn`], or that the file cannot be written.
+pub fn spawn_logging(mut command: Command, log: &Path, death_signal: Signal) -> io::Result<Child> {
+    let log = OpenOptions::new().create(true).append(true).open(log)?;
+    command
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
+    spawn(command, death_signal)
 }
 
 struct Order {

@@ -62,7 +62,7 @@ pub enum Error {
 }
 
 /// PostgreSQL's own message where there is one: tokio-postgres' text is only "db error".
-fn describe(error: &tokio_postgres::Error) -> String {
+pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
     error
         .as_db_error()
         .map_or_else(|| error.to_string(), ToString::to_string)

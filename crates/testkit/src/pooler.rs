@@ -7,10 +7,9 @@ use lab::account::Account;
 use lab::{launcher, port};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::fs::File;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use tempfile::TempDir;
 
 /// Weir, built by cargo together with the tests.
@@ -240,13 +239,7 @@ fn write_configuration(ini: &Ini, account: &Account, port: u16, folder: &Path) {
 }
 
 fn launch(program: &Path, folder: &Path) -> std::io::Result<Child> {
-    let log = File::create(folder.join("log"))?;
     let mut command = Command::new(program);
-    command
-        .arg(folder.join("weir.ini"))
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log);
-    launcher::spawn(command, Signal::SIGKILL)
+    command.arg(folder.join("weir.ini")).current_dir(folder);
+    launcher::spawn_logging(command, &folder.join("log"), Signal::SIGKILL)
 }

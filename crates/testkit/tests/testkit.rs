@@ -7,22 +7,23 @@ use testkit::{Ini, PgBouncer, Postgres, Role, wait};
 use wire::{backend, write};
 
 #[test]
-fn every_role_logs_in_by_its_method_and_the_wrong_password_is_refused() {
-    let postgres = Postgres::usual();
-    for role in Role::ALL {
-        let right = postgres.direct(role);
-        let name = lab::runtime::apart(current_user(&right)).expect("the right password");
-        assert_eq!(name, role.name());
-        let wrong = right.replace(role.password(), "wrong");
-        let refused = lab::runtime::apart(current_user(&wrong)).is_err();
-        assert_eq!(refused, role != Role::Trust, "{role:?}");
+fn every_role_logs_in_by_its_method_in_every_version() {
+    for postgres in Postgres::majors().map(Postgres::shared) {
+        for role in Role::ALL {
+            let right = postgres.direct(role);
+            let name = lab::runtime::apart(current_user(&right)).expect("the right password");
+            assert_eq!(name, role.name());
+            let wrong = right.replace(role.password(), "wrong");
+            let refused = lab::runtime::apart(current_user(&wrong)).is_err();
+            assert_eq!(refused, role != Role::Trust, "{role:?}");
+        }
+        assert!(Role::Md5.stored_secret(postgres).starts_with("md5"));
+        assert!(
+            Role::Scram
+                .stored_secret(postgres)
+                .starts_with("SCRAM-SHA-256$")
+        );
     }
-    assert!(Role::Md5.stored_secret(postgres).starts_with("md5"));
-    assert!(
-        Role::Scram
-            .stored_secret(postgres)
-            .starts_with("SCRAM-SHA-256$")
-    );
 }
 
 async fn current_user(connection_string: &str) -> Result<String, tokio_postgres::Error> {

@@ -1,6 +1,7 @@
 //! A thousand clients in one process: open all of them, let each run one transaction, then measure.
 
 use super::{CLIENTS, bank};
+use crate::postgres::describe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -152,11 +153,4 @@ fn together(works: Vec<Work>) -> Work {
     }
     all.latencies.sort_unstable();
     all
-}
-
-/// PostgreSQL's own message where there is one.
-fn describe(error: &tokio_postgres::Error) -> String {
-    error
-        .as_db_error()
-        .map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -6,10 +6,9 @@ use crate::postgres::{self, Memory, Server};
 use crate::runtime::PAUSE;
 use crate::{launcher, port};
 use nix::sys::signal::Signal;
-use std::fs::File;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -42,7 +41,9 @@ impl Weir {
         )
         .map_err(cannot_write())?;
         let log = folder.join("log");
-        let child = launch(program, &folder, &log)
+        let mut command = Command::new(program);
+        command.arg(folder.join("weir.ini")).current_dir(&folder);
+        let child = launcher::spawn_logging(command, &log, Signal::SIGKILL)
             .map_err(Error::io(format!("cannot run {}", program.display())))?;
         let mut weir = Self { child, log, port };
         weir.wait_until_it_listens()?;
@@ -76,18 +77,6 @@ impl Drop for Weir {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn launch(program: &Path, folder: &Path, log: &Path) -> std::io::Result<Child> {
-    let log = File::create(log)?;
-    let mut command = Command::new(program);
-    command
-        .arg(folder.join("weir.ini"))
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log);
-    launcher::spawn(command, Signal::SIGKILL)
 }
 
 /// A pgbouncer.ini such as anybody could have.

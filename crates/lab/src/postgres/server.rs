@@ -9,7 +9,6 @@ use crate::{launcher, port};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fmt::Write;
-use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -293,25 +292,14 @@ impl Server {
     }
 
     fn spawn(&self) -> Result<Child, Error> {
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.log_path())
-            .map_err(Error::io("cannot write the server's log"))?;
-        let log_too = log
-            .try_clone()
-            .map_err(Error::io("cannot write the server's log"))?;
         let mut command = Command::new(self.installation.program("postgres"));
         command
             .arg("-D")
             .arg(data(self.folder.path()))
             .args(["-p", &self.port.to_string()])
-            .current_dir(self.folder.path())
-            .stdin(Stdio::null())
-            .stdout(log)
-            .stderr(log_too);
+            .current_dir(self.folder.path());
         self.account.run(&mut command);
-        launcher::spawn(command, Shutdown::Immediate.signal())
+        launcher::spawn_logging(command, &self.log_path(), Shutdown::Immediate.signal())
             .map_err(Error::io("cannot run postgres"))
     }
 
