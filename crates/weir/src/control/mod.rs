@@ -3,10 +3,15 @@
 //! This file holds what its parts share ([`Control`]), and its loop: what workers ask for, what the operator asks for, and the end.
 
 mod act;
+mod auth_query;
+mod cancel_request;
 mod console;
 pub mod console_client;
 pub mod credentials;
+pub mod dial;
 pub mod listener;
+pub mod login;
+pub mod maintenance;
 mod notify;
 mod reload;
 mod signals;
@@ -19,8 +24,13 @@ use crate::logging::Logging;
 use crate::shared::{Shared, ToControl};
 use crate::start::Options;
 use console::Consoles;
+use console_client::ConsoleClient;
 use credentials::Credentials;
+use dial::Dialler;
+use listener::Listeners;
+use login::Reception;
 use std::collections::HashSet;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, watch};
 
@@ -55,14 +65,27 @@ pub struct Control {
     pub logging: Option<Logging>,
     pub statistics: stats::Statistics,
     pub consoles: Consoles,
+    pub reception: Arc<Reception>,
     phase: watch::Sender<Phase>,
     paused: Mutex<HashSet<Box<str>>>,
 }
 
 impl Control {
-    pub fn new(shared: Arc<Shared>, credentials: Arc<Credentials>, options: Options, logging: Option<Logging>) -> Control {
-        Control {
+    /// Also gives the end at which the log-in leaves clients of the console.
+    pub fn new(
+        shared: Arc<Shared>,
+        credentials: Arc<Credentials>,
+        options: Options,
+        logging: Option<Logging>,
+    ) -> (Arc<Control>, mpsc::UnboundedReceiver<ConsoleClient>) {
+        let (console, console_clients) = mpsc::unbounded_channel();
+        let to_console = move |client| {
+            // Fails only when the process ends.
+            let _ = console.send(client);
+        };
+        let control = Control {
             statistics: stats::Statistics::start(&shared),
+            reception: Reception::new(Arc::clone(&shared), Arc::clone(&credentials), to_console),
             shared,
             credentials,
             options,
@@ -70,7 +93,8 @@ impl Control {
             consoles: Consoles::default(),
             phase: watch::Sender::new(Phase::Serving),
             paused: Mutex::default(),
-        }
+        };
+        (Arc::new(control), console_clients)
     }
 
     pub fn phase(&self) -> Phase {
@@ -87,35 +111,44 @@ impl Control {
     }
 }
 
+/// What the control thread hears from others.
+pub struct Inboxes {
+    pub workers: mpsc::UnboundedReceiver<ToControl>,
+    pub console_clients: mpsc::UnboundedReceiver<ConsoleClient>,
+    pub signals: Signals,
+}
+
 /// Runs until the process is to end.
-pub async fn run(
-    control: Arc<Control>,
-    mut inbox: mpsc::UnboundedReceiver<ToControl>,
-    listeners: listener::Listeners,
-    signals: Signals,
-) {
+pub async fn run(control: Arc<Control>, listeners: Listeners, inboxes: Inboxes) -> io::Result<()> {
+    let Inboxes { mut workers, mut console_clients, signals } = inboxes;
+    let dialler = Dialler::new(Arc::clone(&control.shared), Arc::clone(&control.credentials));
+    let mut serving = listeners.serve(&control.reception)?;
     let mut phases = control.phases();
     tokio::spawn(signals.obey(Arc::clone(&control)));
     tokio::spawn(stats::keep(Arc::clone(&control)));
-    spawn_listeners(&control, listeners);
+    maintenance::spawn(Arc::clone(&control.shared));
     notify::send("READY=1");
-    loop {
+    while control.phase() != Phase::Ended {
         tokio::select! {
-            message = inbox.recv() => match message {
-                Some(message) => receive(&control, message),
-                None => break,
-            },
-            _ = phases.wait_for(|phase| *phase == Phase::Ended) => break,
+            Some(message) = workers.recv() => obey(&control, &dialler, message),
+            Some(client) = console_clients.recv() => drop(tokio::spawn(console::serve(Arc::clone(&control), client))),
+            _ = phases.changed() => {
+                // Over the Unix socket the console can still be reached while clients are waited for.
+                control.reception.refuse_clients();
+                serving.close_tcp();
+                notify::send("STOPPING=1");
+            }
         }
     }
-    notify::send("STOPPING=1");
+    Ok(())
 }
 
-fn receive(_control: &Arc<Control>, message: ToControl) {
+fn obey(control: &Control, dialler: &Dialler, message: ToControl) {
     match message {
-        ToControl::Dial { .. } => {}
-        ToControl::Cancel(_) => {}
+        ToControl::Dial { pool, worker, slot } => dialler.handle(pool, worker, slot),
+        ToControl::Cancel(target) => {
+            let shared = Arc::clone(&control.shared);
+            tokio::spawn(async move { dial::cancel(&shared, target).await });
+        }
     }
 }
-
-fn spawn_listeners(_control: &Arc<Control>, _listeners: listener::Listeners) {}

@@ -1,0 +1,127 @@
+//! The command line: PgBouncer's flags, and the commands `check` and `demo` that it does not have.
+
+use crate::start::{self, Mode, Options};
+use anyhow::Context;
+use clap::{ArgAction, Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// A PostgreSQL connection pooler that takes PgBouncer's place: many clients on few server connections.
+#[derive(Parser, Debug)]
+#[command(name = "weir", version, disable_help_subcommand = true)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(override_usage = "weir [OPTIONS] CONFIG.ini\n       weir check CONFIG.ini\n       weir demo [--seconds N]")]
+struct Arguments {
+    /// The configuration file (write ./check or ./demo for a file of that name)
+    #[arg(value_name = "CONFIG.ini", required = true)]
+    config: Option<PathBuf>,
+    /// Run in the background; needs a pidfile and a logfile or syslog
+    #[arg(short, long)]
+    daemon: bool,
+    /// Become this user of the operating system; needed when started as root
+    #[arg(short, long)]
+    user: Option<String>,
+    /// Log more; may be repeated
+    #[arg(short, long, action = ArgAction::Count)]
+    verbose: u8,
+    /// Do not log to stderr
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Say what is wrong with a configuration file, without starting
+    Check {
+        #[arg(value_name = "CONFIG.ini")]
+        config: PathBuf,
+    },
+    /// Show pooling at work: a PostgreSQL in a temporary folder, Weir in front of it, a thousand clients
+    #[cfg(feature = "lab")]
+    Demo {
+        /// End after that many seconds; otherwise stay up until Ctrl-C
+        #[arg(long, value_name = "N")]
+        seconds: Option<u64>,
+    },
+}
+
+/// Runs what the command line asks for. Errors go to stderr, and the exit status tells of them.
+pub fn main() -> ExitCode {
+    let outcome = match Arguments::parse() {
+        Arguments { command: Some(Command::Check { config }), .. } => check(&config),
+        #[cfg(feature = "lab")]
+        Arguments { command: Some(Command::Demo { seconds }), .. } => demo(seconds),
+        arguments => options(arguments).and_then(|options| start::run(&options)),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("weir: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn options(arguments: Arguments) -> anyhow::Result<Options> {
+    let Arguments { config, daemon, user, verbose, quiet, command: _ } = arguments;
+    Ok(Options {
+        config: config.context("a configuration file is missing")?,
+        mode: if daemon { Mode::Background } else { Mode::Foreground { quiet } },
+        user,
+        verbose: u32::from(verbose),
+    })
+}
+
+/// Reads everything that a start would read.
+fn check(path: &Path) -> anyhow::Result<ExitCode> {
+    let setup = match start::Setup::load(path) {
+        Ok(setup) => setup,
+        Err(errors) => {
+            eprintln!("{errors:#}");
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    setup.loaded.warnings.iter().for_each(|warning| println!("warning: {warning}"));
+    setup.loaded.not_yet_in_effect.iter().for_each(|setting| println!("not yet in effect: {setting}"));
+    println!("{}: OK", path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(feature = "lab")]
+fn demo(seconds: Option<u64>) -> anyhow::Result<ExitCode> {
+    let weir_program = std::env::current_exe().context("this program's own file cannot be found")?;
+    lab::demo::run(&lab::demo::DemoOptions { seconds, weir_program })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments, clap::Error> {
+        Arguments::try_parse_from(std::iter::once("weir").chain(line.split_whitespace()))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        <Arguments as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn pgbouncers_flags() {
+        let arguments = parse("-d -u postgres -v -v -q /etc/pgbouncer/pgbouncer.ini").expect("valid");
+        assert_eq!((arguments.daemon, arguments.quiet, arguments.verbose), (true, true, 2));
+        assert_eq!(arguments.user.as_deref(), Some("postgres"));
+        assert_eq!(arguments.config, Some(PathBuf::from("/etc/pgbouncer/pgbouncer.ini")));
+        assert!(parse("--daemon --user=a --verbose --quiet x.ini").is_ok());
+    }
+
+    #[test]
+    fn a_command_is_no_file_unless_it_has_a_path() {
+        assert!(matches!(parse("check x.ini").expect("valid").command, Some(Command::Check { .. })));
+        let file = parse("./check").expect("valid");
+        assert!(file.command.is_none() && file.config == Some(PathBuf::from("./check")));
+        for wrong in ["", "check", "x.ini y.ini", "-d", "x.ini check y.ini", "--reboot x.ini"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
