@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use crate::lab::Values;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
@@ -76,7 +77,42 @@ impl Samples {
             .push((variant.to_owned(), party, format!("{error:#}")));
     }
 
-    pub fn failed(&self, variant: &str, party: &impl ToString) -> bool {
+    /// Adds what `once` measures, unless the party has failed before.
+    pub fn take(
+        &mut self,
+        variant: &str,
+        round: usize,
+        party: &impl ToString,
+        once: impl FnOnce() -> Result<Values>,
+    ) {
+        if self.failed(variant, party) {
+            return;
+        }
+        match once() {
+            Ok(values) => {
+                let shown: Vec<String> = values
+                    .iter()
+                    .map(|(metric, value)| format!("{metric} {value:.2}"))
+                    .collect();
+                eprintln!(
+                    "  {variant}, round {round}, {}: {}",
+                    party.to_string(),
+                    shown.join(", ")
+                );
+                values
+                    .into_iter()
+                    .for_each(|(metric, value)| self.add(variant, party, metric, value));
+            }
+            Err(error) => self.fail(variant, party, &error),
+        }
+    }
+
+    /// The most samples of any series.
+    pub fn rounds(&self) -> usize {
+        self.series.values().map(Vec::len).max().unwrap_or(0)
+    }
+
+    fn failed(&self, variant: &str, party: &impl ToString) -> bool {
         let party = party.to_string();
         self.failures
             .iter()
@@ -160,6 +196,13 @@ impl Figures {
         self.lines.retain(|line| line.measure() != measure);
         self.lines.push(Line::Run(run));
         self.lines.extend(samples.into_lines(&measure));
+    }
+
+    /// Replaces what was known about the measures that `lines` are about.
+    pub fn take_over(&mut self, lines: Vec<Line>) {
+        self.lines
+            .retain(|line| lines.iter().all(|new| new.measure() != line.measure()));
+        self.lines.extend(lines);
     }
 
     pub fn run(&self, measure: &str) -> Option<&Run> {

@@ -8,12 +8,13 @@ use tempfile::TempDir;
 
 use crate::account::Account;
 use crate::figures::Samples;
-use crate::party::{Auth, Kind, Party, Programs};
+use crate::party::{Auth, Kind, Launch, Party, Programs, Site};
 use crate::pgbench::{Load, Outcome};
 use crate::postgres::Postgres;
 use crate::probe::{self, ConnectionWatch, Expected, InstructionCount, Instructions};
 use crate::swarm::{Sources, Swarm};
 
+const WARM_UPS: u32 = 15;
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Descriptors that a pooler without clients may hold: listeners, logs, the reactor's own, the pool.
 const FILES_AT_REST: usize = 100;
@@ -40,6 +41,9 @@ impl Scale {
     }
 }
 
+/// Metrics of one round with their values.
+pub type Values = Vec<(&'static str, f64)>;
+
 /// What some work cost a party's process.
 pub struct Cost {
     pub cpu_seconds: f64,
@@ -52,8 +56,6 @@ pub struct Lab {
     pub programs: Programs,
     pub account: Account,
     pub sources: Sources,
-    /// How many files each process may have open.
-    pub open_files: u64,
     counts_instructions: bool,
     // Declared last: removed after the servers that live in it have stopped.
     folder: TempDir,
@@ -62,7 +64,6 @@ pub struct Lab {
 impl Lab {
     pub fn set_up(scale: Scale) -> Result<Self> {
         let account = Account::choose()?;
-        let open_files = raise_file_limit()?;
         let folder = TempDir::with_prefix("weir-bench-")?;
         account.own(folder.path())?;
         let server = Postgres::start(folder.path(), &account, scale.pick(10, 1))?;
@@ -73,7 +74,6 @@ impl Lab {
             folder,
             programs: Programs::find(),
             sources: Sources::default(),
-            open_files,
             counts_instructions: probe::counts_instructions(),
         })
     }
@@ -83,14 +83,21 @@ impl Lab {
     }
 
     pub fn start(&self, kind: Kind, auth: Auth) -> Result<Party> {
-        Party::start(
-            kind,
-            auth,
-            &self.programs,
-            &self.server,
-            &self.account,
-            self.folder.path(),
-        )
+        Party::start(kind, auth, Launch::Plain, &self.site())
+    }
+
+    /// Starts a party under valgrind, which counts its user instructions.
+    pub fn start_counted(&self, kind: Kind) -> Result<Party> {
+        Party::start(kind, Auth::Trust, Launch::Counted, &self.site())
+    }
+
+    fn site(&self) -> Site<'_> {
+        Site {
+            programs: &self.programs,
+            server: &self.server,
+            account: &self.account,
+            folder: self.folder.path(),
+        }
     }
 
     /// Starts those of `kinds` whose program is on this machine; one that does not start is noted as failed.
@@ -118,30 +125,11 @@ impl Lab {
         variant: &str,
         parties: &[Party],
         samples: &mut Samples,
-        mut once: impl FnMut(&Party) -> Result<Vec<(&'static str, f64)>>,
+        mut once: impl FnMut(&Party) -> Result<Values>,
     ) {
         for round in 1..=self.scale.rounds() {
             for party in parties {
-                if samples.failed(variant, &party.kind) {
-                    continue;
-                }
-                match once(party) {
-                    Ok(values) => {
-                        let shown: Vec<String> = values
-                            .iter()
-                            .map(|(metric, value)| format!("{metric} {value:.2}"))
-                            .collect();
-                        eprintln!(
-                            "  {variant}, round {round}, {}: {}",
-                            party.kind,
-                            shown.join(", ")
-                        );
-                        values.into_iter().for_each(|(metric, value)| {
-                            samples.add(variant, &party.kind, metric, value)
-                        });
-                    }
-                    Err(error) => samples.fail(variant, &party.kind, &error),
-                }
+                samples.take(variant, round, &party.kind, || once(party));
             }
         }
     }
@@ -188,13 +176,23 @@ impl Lab {
         ))
     }
 
+    /// Loads the party until it uses as many server connections as it will while it is measured: poolers dial one after the other.
+    pub fn warm_up(&self, party: &Party, load: Load, connections: u64) -> Result<()> {
+        for _ in 0..WARM_UPS {
+            let watch = ConnectionWatch::begin(&self.server, &party.user)?;
+            load.run(&self.pgbench(), party.address, &party.user)?;
+            if watch.end()? >= connections {
+                return Ok(());
+            }
+        }
+        bail!(
+            "{} did not open {connections} server connections in {WARM_UPS} runs",
+            party.kind
+        )
+    }
+
     /// One pgbench run through `party`, with its cost for each transaction.
-    pub fn load(
-        &self,
-        party: &Party,
-        load: Load,
-        connections: u64,
-    ) -> Result<Vec<(&'static str, f64)>> {
+    pub fn load(&self, party: &Party, load: Load, connections: u64) -> Result<Values> {
         let (outcome, cost) = self.watched(party, Expected::Exactly(connections), || {
             self.cost(party, || {
                 load.run(&self.pgbench(), party.address, &party.user)
@@ -210,7 +208,10 @@ impl Lab {
             values.push(("cpu_us", cost.cpu_seconds * 1e6 / transactions));
             if let Some(instructions) = cost.instructions {
                 values.push(("user_instructions", instructions.user / transactions));
-                values.push(("kernel_instructions", instructions.kernel / transactions));
+                values.push((
+                    "all_instructions",
+                    (instructions.user + instructions.kernel) / transactions,
+                ));
             }
         }
         Ok(values)
@@ -240,27 +241,35 @@ impl Lab {
 }
 
 /// Lets this process and its children open as many files as the kernel allows them.
-fn raise_file_limit() -> Result<u64> {
-    let ceiling: u64 = std::fs::read_to_string("/proc/sys/fs/nr_open")?
-        .trim()
-        .parse()?;
+pub fn raise_file_limit() {
+    let ceiling = std::fs::read_to_string("/proc/sys/fs/nr_open")
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    let held = file_limit();
+    // The most first; whoever is not privileged goes up to the hard limit.
+    for most in ceiling.into_iter().chain([held.rlim_max]) {
+        let wanted = libc::rlimit {
+            rlim_cur: most,
+            rlim_max: most,
+        };
+        // SAFETY: `wanted` is valid for reading one rlimit.
+        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &wanted) } == 0 {
+            return;
+        }
+    }
+}
+
+/// How many files each process may have open.
+pub fn open_files() -> u64 {
+    file_limit().rlim_cur
+}
+
+fn file_limit() -> libc::rlimit {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY: `limit` is valid for writing one rlimit.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    let wanted = libc::rlimit {
-        rlim_cur: ceiling,
-        rlim_max: ceiling,
-    };
-    // SAFETY: `wanted` is valid for reading one rlimit.
-    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &wanted) } == 0 {
-        return Ok(ceiling);
-    }
-    // Not privileged: the hard limit is all there is.
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: as above.
-    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
-    Ok(limit.rlim_cur)
+    limit
 }

@@ -3,9 +3,19 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::guest;
 use crate::lab::Lab;
 
 pub fn describe() -> String {
+    let host = processor_and_kernel();
+    if guest::clock_is_instructions() {
+        format!("an emulated machine whose clock counts instructions ({host})")
+    } else {
+        host
+    }
+}
+
+fn processor_and_kernel() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
         text.lines()

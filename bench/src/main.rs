@@ -4,7 +4,9 @@
 //! `targets` (what was promised), `report` (what is written).
 
 mod account;
+mod configuration;
 mod figures;
+mod guest;
 mod lab;
 mod login;
 mod machine;
@@ -25,6 +27,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 
 use crate::figures::{Figures, Run, Samples};
+use crate::guest::Machine;
 use crate::lab::{Lab, Scale};
 use crate::measures::Measure;
 use crate::party::WEIR_IO_URING;
@@ -67,12 +70,43 @@ fn main() -> Result<()> {
 /// Runs the chosen measures and returns the names of those that are incomplete.
 fn measure(arguments: &Arguments, figures: &mut Figures, path: &Path) -> Result<Vec<&'static str>> {
     let chosen = choose(&arguments.measures)?;
-    let scale = if arguments.quick {
+    lab::raise_file_limit();
+    let guests = std::env::var_os("BENCH_KERNEL").is_some();
+    let (elsewhere, here): (Vec<&Measure>, Vec<&Measure>) = chosen
+        .into_iter()
+        .partition(|measure| guests && measure.guest().is_some());
+    let mut failed = if here.is_empty() {
+        Vec::new()
+    } else {
+        measure_here(arguments, &here, figures, path)?
+    };
+    for measure in elsewhere {
+        let Some(machine) = measure.guest() else {
+            continue;
+        };
+        eprintln!("{}: {}, in a guest", measure.name, measure.title);
+        let mut words: Vec<String> = vec![measure.name.to_owned()];
+        words.extend(arguments.quick.then(|| "--quick".to_owned()));
+        if let Err(error) = guest::run(machine, &words, figures) {
+            eprintln!("  {error:#}");
+            failed.push(measure.name);
+        }
+        figures.write(path)?;
+    }
+    Ok(failed)
+}
+
+fn measure_here(
+    arguments: &Arguments,
+    chosen: &[&'static Measure],
+    figures: &mut Figures,
+    path: &Path,
+) -> Result<Vec<&'static str>> {
+    let lab = Lab::set_up(if arguments.quick {
         Scale::Quick
     } else {
         Scale::Full
-    };
-    let lab = Lab::set_up(scale)?;
+    })?;
     if !lab.programs.has(WEIR_IO_URING) {
         eprintln!(
             "No weir: build it with `cargo build --release`, or name it by WEIR. Only the others are measured."
@@ -80,20 +114,30 @@ fn measure(arguments: &Arguments, figures: &mut Figures, path: &Path) -> Result<
     }
     eprintln!(
         "{} open files allowed; {}",
-        lab.open_files,
+        lab::open_files(),
         machine::versions(&lab).join("; ")
     );
     let mut failed = Vec::new();
     for measure in chosen {
+        if measure.guest() == Some(Machine::Emulated) {
+            eprintln!(
+                "{}: left out; needs an emulated machine, for which BENCH_KERNEL names a kernel",
+                measure.name
+            );
+            continue;
+        }
         eprintln!("{}: {}", measure.name, measure.title);
         let mut samples = Samples::default();
-        let before = machine::load();
-        let at = machine::now();
+        let (before, at) = (machine::load(), machine::now());
         (measure.run)(&lab, &mut samples).with_context(|| format!("measure {}", measure.name))?;
         if samples.any_failed() {
             failed.push(measure.name);
         }
-        figures.replace(run(&lab, measure, arguments, at, before), samples);
+        let conditions = Run {
+            rounds: samples.rounds(),
+            ..run(&lab, measure, arguments, at, before)
+        };
+        figures.replace(conditions, samples);
         // Each measure is kept as soon as it is there: a later one that is interrupted costs nothing.
         figures.write(path)?;
         write_page(figures, &arguments.out)?;

@@ -12,15 +12,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::account::Account;
+use crate::configuration::Configuration;
 use crate::postgres::{DATABASE, Postgres};
-use crate::scram;
+use crate::probe;
 use crate::session::Session;
 
 pub const POOL: u32 = 20;
 pub const PASSWORD: &str = "correct horse battery staple";
-/// Below the range of ephemeral ports, which the generators use up.
-const FIRST_PORT: u16 = 21401;
 const START_TIMEOUT: Duration = Duration::from_secs(15);
+/// Files in a party's folder.
+const OUTPUT: &str = "output";
+const COUNTED: &str = "callgrind.out";
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -127,55 +129,82 @@ fn on_path(program: &str) -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
+/// How a party's program is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Launch {
+    Plain,
+    /// Under valgrind's callgrind, which counts user instructions.
+    Counted,
+}
+
+/// Where parties are started.
+pub struct Site<'a> {
+    pub programs: &'a Programs,
+    pub server: &'a Postgres,
+    pub account: &'a Account,
+    pub folder: &'a Path,
+}
+
 /// A party that runs and answers.
 pub struct Party {
     pub kind: Kind,
     pub user: String,
     pub address: SocketAddr,
+    folder: PathBuf,
     process: Option<Child>,
 }
 
 impl Party {
-    pub fn start(
-        kind: Kind,
-        auth: Auth,
-        programs: &Programs,
-        server: &Postgres,
-        account: &Account,
-        folder: &Path,
-    ) -> Result<Self> {
+    pub fn start(kind: Kind, auth: Auth, launch: Launch, site: &Site) -> Result<Self> {
         let user = role(kind);
-        server.ensure_role(&user)?;
+        site.server.ensure_role(&user)?;
+        let folder = site.folder.join(&user);
         if kind == Kind::Direct {
+            let address = site.server.address();
             return Ok(Self {
                 kind,
                 user,
-                address: server.address(),
+                address,
+                folder,
                 process: None,
             });
         }
-        let program = programs
+        let program = site
+            .programs
             .of(kind)
             .with_context(|| format!("no program for {kind}"))?;
-        let site = Site {
+        let address = SocketAddr::new(
+            site.server.address().ip(),
+            site.server.address().port() + port_offset(kind),
+        );
+        let (server, account) = (site.server, site.account);
+        let configuration = Configuration {
             kind,
             auth,
             server,
             account,
-            folder: folder.join(&user),
+            launch,
+            folder: folder.clone(),
             user: &user,
-            address: SocketAddr::from(([127, 0, 0, 1], port(kind))),
+            address,
         };
-        let configuration = site.write()?;
-        let process = spawn(kind, program, &configuration, &site.folder)?;
+        let path = configuration.write()?;
+        let process = launch.spawn(kind, account, program, &path)?;
         let mut party = Self {
             kind,
-            address: site.address,
             user,
+            address,
+            folder,
             process: Some(process),
         };
-        party.await_ready(&configuration.with_file_name("output"))?;
+        party.await_ready()?;
         Ok(party)
+    }
+
+    /// Ends a party that was started as [`Launch::Counted`] and returns its user instructions.
+    pub fn stop_and_count(mut self) -> Result<f64> {
+        self.stop();
+        probe::callgrind_total(&self.folder.join(COUNTED))
     }
 
     /// The process whose cost is measured; none when there is nothing in between.
@@ -187,7 +216,7 @@ impl Party {
         Session::connect(self.address, &self.user, DATABASE)
     }
 
-    fn await_ready(&mut self, output: &Path) -> Result<()> {
+    fn await_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             if std::net::TcpStream::connect(self.address).is_ok() {
@@ -198,7 +227,7 @@ impl Party {
                 .as_mut()
                 .and_then(|process| process.try_wait().ok().flatten());
             if ended.is_some() || Instant::now() > deadline {
-                let said = std::fs::read_to_string(output).unwrap_or_default();
+                let said = std::fs::read_to_string(self.folder.join(OUTPUT)).unwrap_or_default();
                 bail!("{} did not come up: {}", self.kind, said.trim());
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -206,16 +235,19 @@ impl Party {
     }
 }
 
-impl Drop for Party {
-    fn drop(&mut self) {
-        let Some(process) = &mut self.process else {
+impl Party {
+    fn stop(&mut self) {
+        let Some(mut process) = self.process.take() else {
             return;
         };
-        // SIGTERM ends HAProxy at once; for PgBouncer and Weir the immediate shutdown is SIGQUIT since 1.23.
-        for signal in [libc::SIGQUIT, libc::SIGTERM] {
-            // SAFETY: kill() takes no pointers; the child has not been waited for, so the id is still ours.
-            unsafe { libc::kill(process.id() as i32, signal) };
-        }
+        // SIGTERM ends HAProxy at once; for PgBouncer and Weir the immediate shutdown is SIGQUIT.
+        let signal = if self.kind == Kind::Haproxy {
+            libc::SIGTERM
+        } else {
+            libc::SIGQUIT
+        };
+        // SAFETY: kill() takes no pointers; the child has not been waited for, so the id is still ours.
+        unsafe { libc::kill(process.id() as i32, signal) };
         let deadline = Instant::now() + STOP_TIMEOUT;
         while Instant::now() < deadline {
             if let Ok(Some(_)) = process.try_wait() {
@@ -223,8 +255,15 @@ impl Drop for Party {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+        eprintln!("  {} did not stop and is killed", self.kind);
         let _ = process.kill();
         let _ = process.wait();
+    }
+}
+
+impl Drop for Party {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -238,109 +277,53 @@ fn role(kind: Kind) -> String {
     format!("bench_{}", words.join("_").to_lowercase())
 }
 
-fn port(kind: Kind) -> u16 {
-    FIRST_PORT
-        + match kind {
-            Kind::Direct => 0,
-            Kind::Haproxy => 1,
-            Kind::PgBouncer => 2,
-            Kind::PgBouncerBigBuffer => 3,
-            Kind::Weir(Reactor::IoUring, workers) => 100 + workers as u16,
-            Kind::Weir(Reactor::Epoll, workers) => 200 + workers as u16,
+/// How far a party's port is above its server's.
+fn port_offset(kind: Kind) -> u16 {
+    match kind {
+        Kind::Direct => 0,
+        Kind::Haproxy => 1,
+        Kind::PgBouncer => 2,
+        Kind::PgBouncerBigBuffer => 3,
+        Kind::Weir(Reactor::IoUring, workers) => 100 + workers as u16,
+        Kind::Weir(Reactor::Epoll, workers) => 200 + workers as u16,
+    }
+}
+
+impl Launch {
+    fn spawn(
+        self,
+        kind: Kind,
+        account: &Account,
+        program: &Path,
+        configuration: &Path,
+    ) -> Result<Child> {
+        let folder = configuration.parent().unwrap_or(configuration);
+        let output = std::fs::File::create(folder.join(OUTPUT))?;
+        let mut command = match self {
+            Self::Plain => Command::new(program),
+            // Under the account from the start: a process that changes it cannot write what valgrind opened before.
+            Self::Counted => {
+                let mut command = account.command(Path::new("valgrind"));
+                command
+                    .arg("--tool=callgrind")
+                    .arg(format!(
+                        "--callgrind-out-file={}",
+                        folder.join(COUNTED).display()
+                    ))
+                    .arg(program);
+                command
+            }
+        };
+        if kind == Kind::Haproxy {
+            command.args(["-db", "-f"]);
         }
-}
-
-/// One party's folder and what its configuration is made of.
-struct Site<'a> {
-    kind: Kind,
-    auth: Auth,
-    server: &'a Postgres,
-    account: &'a Account,
-    folder: PathBuf,
-    user: &'a str,
-    address: SocketAddr,
-}
-
-impl Site<'_> {
-    fn write(&self) -> Result<PathBuf> {
-        std::fs::create_dir_all(&self.folder)?;
-        self.account.own(&self.folder)?;
-        let (name, text) = match self.kind {
-            Kind::Haproxy => ("haproxy.cfg", self.haproxy()),
-            _ => ("pooler.ini", self.pooler()),
-        };
-        std::fs::write(self.folder.join("users.txt"), self.users())?;
-        let path = self.folder.join(name);
-        std::fs::write(&path, text)?;
-        Ok(path)
+        command
+            .arg(configuration)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("starting {}", program.display()))
     }
-
-    fn users(&self) -> String {
-        let secret = match self.auth {
-            Auth::Trust => String::new(),
-            Auth::Scram => scram::verifier(PASSWORD),
-        };
-        format!("\"{}\" \"{secret}\"\n", self.user)
-    }
-
-    fn haproxy(&self) -> String {
-        format!(
-            "global\n  maxconn 4000\n  nbthread 1\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n\
-             listen bench\n  bind {}\n  server postgres {}\n",
-            self.address,
-            self.server.address()
-        )
-    }
-
-    /// The same file for PgBouncer and Weir; logging of connections is off for both.
-    fn pooler(&self) -> String {
-        let server = self.server.address();
-        let mut text = format!(
-            "[databases]\n{DATABASE} = host={} port={} dbname={DATABASE}\n\n[pgbouncer]\n",
-            server.ip(),
-            server.port()
-        );
-        text += &format!(
-            "listen_addr = {}\nlisten_port = {}\nunix_socket_dir =\n",
-            self.address.ip(),
-            self.address.port()
-        );
-        text += &format!(
-            "pool_mode = transaction\ndefault_pool_size = {POOL}\nmax_client_conn = 110000\nlisten_backlog = 4096\n"
-        );
-        text += &format!(
-            "auth_type = {}\nauth_file = {}\n",
-            self.auth,
-            self.folder.join("users.txt").display()
-        );
-        text += "log_connections = 0\nlog_disconnections = 0\nlog_stats = 0\n";
-        text += &self.account.user_line();
-        text += &match self.kind {
-            Kind::PgBouncerBigBuffer => "pkt_buf = 65536\n".to_owned(),
-            Kind::Weir(Reactor::IoUring, workers) => {
-                format!("reactor = io_uring\nworker_threads = {workers}\n")
-            }
-            Kind::Weir(Reactor::Epoll, workers) => {
-                format!("reactor = epoll\nworker_threads = {workers}\n")
-            }
-            _ => String::new(),
-        };
-        text
-    }
-}
-
-fn spawn(kind: Kind, program: &Path, configuration: &Path, folder: &Path) -> Result<Child> {
-    let output = std::fs::File::create(folder.join("output"))?;
-    let mut command = Command::new(program);
-    if kind == Kind::Haproxy {
-        command.args(["-db", "-f"]);
-    }
-    command
-        .arg(configuration)
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output)
-        .process_group(0)
-        .spawn()
-        .with_context(|| format!("starting {}", program.display()))
 }

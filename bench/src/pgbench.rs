@@ -25,12 +25,18 @@ impl Protocol {
     }
 }
 
+#[derive(Clone, Copy, Debug)]
+pub enum Length {
+    Seconds(u32),
+    TransactionsEach(u32),
+}
+
 /// One `pgbench -S` run.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub protocol: Protocol,
     pub clients: u32,
-    pub seconds: u32,
+    pub length: Length,
 }
 
 pub struct Outcome {
@@ -41,16 +47,15 @@ pub struct Outcome {
 
 impl Load {
     pub fn run(self, program: &Path, address: SocketAddr, user: &str) -> Result<Outcome> {
+        let (flag, amount) = match self.length {
+            Length::Seconds(seconds) => ("-T", seconds),
+            Length::TransactionsEach(count) => ("-t", count),
+        };
         let output = Command::new(program)
             .env("PGSSLMODE", "disable")
             .env("PGGSSENCMODE", "disable")
             .args(["-n", "-S", "-j", "1", "-M", self.protocol.name()])
-            .args([
-                "-c",
-                &self.clients.to_string(),
-                "-T",
-                &self.seconds.to_string(),
-            ])
+            .args(["-c", &self.clients.to_string(), flag, &amount.to_string()])
             .args([
                 "-h",
                 &address.ip().to_string(),

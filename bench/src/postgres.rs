@@ -1,6 +1,7 @@
 //! The PostgreSQL server that every party stands in front of: a throw-away cluster in a temporary folder.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +13,9 @@ use crate::account::Account;
 use crate::session::Session;
 
 pub const DATABASE: &str = "bench";
-const PORT: u16 = 21400;
+/// Ports of the server and, above it, of its parties: below the ephemeral ones, which the generators use up.
+const PORTS: Range<u16> = 21_400..31_000;
+const PORTS_OF_ONE_RUN: usize = 400;
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const CONFIGURATION: &str = "listen_addresses = '127.0.0.1'
 max_connections = 600
@@ -27,6 +30,7 @@ logging_collector = off
 
 pub struct Postgres {
     child: Child,
+    port: u16,
     programs: PathBuf,
 }
 
@@ -35,6 +39,7 @@ impl Postgres {
     pub fn start(folder: &Path, account: &Account, scale: u32) -> Result<Self> {
         let programs = programs()?;
         let data = folder.join("data");
+        let port = free_port()?;
         run(account
             .command(&programs.join("initdb"))
             .args([
@@ -52,7 +57,7 @@ impl Postgres {
         std::fs::write(
             data.join("postgresql.auto.conf"),
             format!(
-                "{CONFIGURATION}port = {PORT}\nunix_socket_directories = '{}'\n",
+                "{CONFIGURATION}port = {port}\nunix_socket_directories = '{}'\n",
                 folder.display()
             ),
         )?;
@@ -68,7 +73,11 @@ impl Postgres {
             .process_group(0)
             .spawn()
             .context("starting postgres")?;
-        let server = Self { child, programs };
+        let server = Self {
+            child,
+            port,
+            programs,
+        };
         server.await_ready()?;
         server
             .session("postgres")?
@@ -78,7 +87,7 @@ impl Postgres {
     }
 
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], PORT))
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
     pub fn session(&self, database: &str) -> Result<Session> {
@@ -145,6 +154,15 @@ impl Postgres {
     }
 }
 
+/// A port that no other run on this machine has taken.
+fn free_port() -> Result<u16> {
+    let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    PORTS
+        .step_by(PORTS_OF_ONE_RUN)
+        .find(free)
+        .context("no port is free")
+}
+
 impl Drop for Postgres {
     fn drop(&mut self) {
         // SIGINT is PostgreSQL's fast shutdown (manual, "Shutting Down the Server").
@@ -155,7 +173,7 @@ impl Drop for Postgres {
 }
 
 /// The folder named by `PG_BIN`, or the newest below /usr/lib/postgresql, or the one on the PATH.
-fn programs() -> Result<PathBuf> {
+pub fn programs() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("PG_BIN") {
         return Ok(folder.into());
     }

@@ -1,5 +1,6 @@
 //! What is read from outside about a process and about PostgreSQL: CPU time, instructions, memory, connections in use.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -142,6 +143,24 @@ fn parse_perf(text: &str) -> Option<Instructions> {
         user: count("instructions:u")?,
         kernel: count("instructions:k")?,
     })
+}
+
+pub fn valgrind_is_there() -> bool {
+    Command::new("valgrind")
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+/// The sum that callgrind writes when its program ends.
+pub fn callgrind_total(path: &Path) -> Result<f64> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
+    Ok(total
+        .context("no totals in callgrind's file")?
+        .trim()
+        .parse()?)
 }
 
 /// How many server connections a run must have used for its figures to mean anything.

@@ -9,7 +9,14 @@ use crate::targets::{self, Bound, Target};
 
 const REFERENCE: &str = "pgbouncer";
 /// The metric by which a measure compares parties, in this order of preference.
-const COMPARED: [&str; 4] = ["cpu_us", "cpu_s_per_gb", "bytes", "latency_us"];
+const COMPARED: [&str; 6] = [
+    "cpu_us",
+    "cpu_s_per_gb",
+    "bytes",
+    "all_instructions",
+    "user_instructions",
+    "tps",
+];
 
 /// Hand-written reasons: lines of the form `- key: text` in bench/notes.md.
 pub fn reasons(notes: &str) -> BTreeMap<&str, &str> {
@@ -181,7 +188,7 @@ fn title(metric: &str) -> &str {
         "p99_us" => "p99, us",
         "p99_by_p50" => "p99 / p50",
         "user_instructions" => "user instructions",
-        "kernel_instructions" => "kernel instructions",
+        "all_instructions" => "instructions, user and kernel",
         "tps" => "per second",
         "wall_us" => "wall, us each",
         "wall_s" => "wall, s",
@@ -227,7 +234,7 @@ const METHOD: &str = "## Method
 - Transactions come from `pgbench -S`; connections, crowds and transfers from a generator that is part of the bench: one thread on epoll, SCRAM keys derived once, sources spread over 127.1.0.0/16.
 - Instructions are counted by the processor (`perf stat -e instructions:u,instructions:k`) where the machine allows it. Virtual machines often do not: then the columns are missing.
 - Memory for each idle client is the growth of the proportional set size of a fresh process, after a first hundred clients, divided by the clients that were added.
-- A slow reader stops reading for 0.3 s in the middle of a result of 400 MB; \"memory grown\" is the peak of the resident set above its size before.
+- SELECT returns rows of 1,000 bytes; COPY moves lines of 100 bytes, in as messages of 8 KiB. A slow reader stops reading for 0.3 s in the middle of a result of 400 MB; \"memory grown\" is the peak of the resident set above its size before.
 
 ";
 

@@ -87,9 +87,9 @@ impl Session {
         Ok(self.stream.write_all(&login::query(sql)?)?)
     }
 
-    /// Sends `total` bytes of `line` as CopyData messages of 64 KiB, then CopyDone.
+    /// Sends `total` bytes of `line` as CopyData messages of 8 KiB, which is what psql sends, then CopyDone.
     pub fn copy_in(&mut self, line: &[u8], total: u64) -> Result<()> {
-        let chunk = line.repeat((64 * 1024 / line.len()).max(1));
+        let chunk = line.repeat((8 * 1024 / line.len()).max(1));
         let mut message = BytesMut::new();
         frontend::CopyData::new(&chunk[..])?.write(&mut message);
         for _ in 0..total.div_ceil(message.len() as u64) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::figures::Samples;
-use crate::lab::Lab;
+use crate::lab::{Lab, Values};
 use crate::party::{Auth, Kind, Party, WEIR_EPOLL, WEIR_IO_URING};
 use crate::postgres::DATABASE;
 use crate::probe::{self, Expected};
@@ -18,7 +18,9 @@ const PARTIES: [Kind; 5] = [
     WEIR_IO_URING,
     WEIR_EPOLL,
 ];
+/// A large row of a SELECT, and a line of COPY as an ordinary table has it, in bytes.
 const ROW: usize = 1000;
+const LINE: usize = 100;
 
 #[derive(Clone, Copy)]
 enum Transfer {
@@ -48,21 +50,18 @@ pub fn run(lab: &Lab, samples: &mut Samples) -> Result<()> {
 
 fn prepare(lab: &Lab, bytes: u64) -> Result<()> {
     let mut session = lab.server.session(DATABASE)?;
-    session.rows("DROP TABLE IF EXISTS wide; CREATE UNLOGGED TABLE wide (line text); ALTER TABLE wide ALTER line SET STORAGE PLAIN")?;
-    session.rows(&format!(
-        "INSERT INTO wide SELECT repeat('x', {ROW}) FROM generate_series(1, {})",
-        bytes / ROW as u64
-    ))?;
-    session.rows("VACUUM wide")?;
+    for (table, width) in [("wide", ROW), ("narrow", LINE)] {
+        session.rows(&format!("DROP TABLE IF EXISTS {table}; CREATE UNLOGGED TABLE {table} (line text); ALTER TABLE {table} ALTER line SET STORAGE PLAIN"))?;
+        session.rows(&format!(
+            "INSERT INTO {table} SELECT repeat('x', {width}) FROM generate_series(1, {})",
+            bytes / width as u64
+        ))?;
+        session.rows(&format!("VACUUM {table}"))?;
+    }
     Ok(())
 }
 
-fn once(
-    lab: &Lab,
-    party: &Party,
-    transfer: Transfer,
-    bytes: u64,
-) -> Result<Vec<(&'static str, f64)>> {
+fn once(lab: &Lab, party: &Party, transfer: Transfer, bytes: u64) -> Result<Values> {
     let mut session = party.session()?;
     session.rows("SELECT 1")?;
     let Some(pid) = party.pid() else {
@@ -97,15 +96,15 @@ impl Transfer {
     fn carry_out(self, session: &mut Session, bytes: u64) -> Result<u64> {
         match self {
             Self::Select => receive(session, "SELECT line FROM wide", Duration::ZERO),
-            Self::CopyOut => receive(session, "COPY wide TO STDOUT", Duration::ZERO),
+            Self::CopyOut => receive(session, "COPY narrow TO STDOUT", Duration::ZERO),
             Self::SlowSelect => {
                 receive(session, "SELECT line FROM wide", Duration::from_millis(300))
             }
             Self::CopyIn => {
                 // Nothing is stored: every round meets the same table.
-                session.send_query("COPY wide FROM STDIN WHERE false")?;
+                session.send_query("COPY narrow FROM STDIN WHERE false")?;
                 session.drain(b"G", Duration::ZERO)?;
-                let line = [&[b'x'; ROW - 1][..], b"\n"].concat();
+                let line = [&[b'x'; LINE - 1][..], b"\n"].concat();
                 session.copy_in(&line, bytes)?;
                 session.drain(b"Z", Duration::ZERO)?;
                 Ok(bytes)

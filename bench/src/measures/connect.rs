@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::figures::Samples;
-use crate::lab::Lab;
+use crate::lab::{Lab, Values};
 use crate::party::{Auth, Kind, POOL, POOLERS, Party};
 use crate::probe::{self, Expected};
 use crate::swarm::Then;
@@ -38,7 +38,7 @@ fn variant(auth: Auth, name: &str) -> String {
     format!("{auth}, {name}")
 }
 
-fn once(lab: &Lab, party: &Party, in_flight: usize) -> Result<Vec<(&'static str, f64)>> {
+fn once(lab: &Lab, party: &Party, in_flight: usize) -> Result<Values> {
     let count = lab.scale.pick(3000, 200);
     let mut swarm = lab.swarm(party)?;
     // Server connections are opened before anything is counted.
@@ -52,7 +52,7 @@ fn once(lab: &Lab, party: &Party, in_flight: usize) -> Result<Vec<(&'static str,
 }
 
 /// What PostgreSQL itself spends when nothing is in between.
-fn directly(lab: &Lab, party: &Party) -> Result<Vec<(&'static str, f64)>> {
+fn directly(lab: &Lab, party: &Party) -> Result<Values> {
     let count = lab.scale.pick(500, 50);
     let before = probe::cpu_seconds_of_the_dead(lab.server.pid())?;
     let wall = lab.swarm(party)?.open(count, 1, Then::AskAndClose)?;

@@ -5,12 +5,18 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::figures::Samples;
-use crate::lab::Lab;
+use crate::lab::{Lab, Values};
 use crate::party::{Auth, Kind, POOL, POOLERS, Party};
+use crate::pgbench::{Length, Load, Protocol};
 use crate::probe::Expected;
 use crate::swarm::Then;
 
 const CLIENTS: usize = 256;
+const FILL: Load = Load {
+    protocol: Protocol::Simple,
+    clients: 32,
+    length: Length::Seconds(1),
+};
 const VARIANT: &str = "simple";
 
 pub fn run(lab: &Lab, samples: &mut Samples) -> Result<()> {
@@ -20,7 +26,7 @@ pub fn run(lab: &Lab, samples: &mut Samples) -> Result<()> {
     Ok(())
 }
 
-fn once(lab: &Lab, party: &Party) -> Result<Vec<(&'static str, f64)>> {
+fn once(lab: &Lab, party: &Party) -> Result<Values> {
     // Directly, only as many clients as the poolers have server connections.
     let clients = if party.kind == Kind::Direct {
         POOL as usize
@@ -28,6 +34,9 @@ fn once(lab: &Lab, party: &Party) -> Result<Vec<(&'static str, f64)>> {
         CLIENTS
     };
     let length = Duration::from_secs(lab.scale.pick(4, 1));
+    if party.kind != Kind::Direct {
+        lab.warm_up(party, FILL, POOL.into())?;
+    }
     let mut swarm = lab.swarm(party)?;
     swarm.open(clients, 64, Then::AskAndHold)?;
     let (mut latencies, cost) = lab.watched(party, Expected::Exactly(POOL.into()), || {

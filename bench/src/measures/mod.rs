@@ -4,13 +4,15 @@ mod bulk;
 mod connect;
 mod crowd;
 mod idle;
+mod instructions;
 mod storm;
 mod transactions;
 
 use anyhow::Result;
 
 use crate::figures::Samples;
-use crate::lab::Lab;
+use crate::guest::{self, Machine};
+use crate::lab::{self, Lab};
 
 pub struct Measure {
     pub name: &'static str,
@@ -18,7 +20,7 @@ pub struct Measure {
     pub run: fn(&Lab, &mut Samples) -> Result<()>,
 }
 
-pub const ALL: [Measure; 11] = [
+pub const ALL: [Measure; 13] = [
     Measure {
         name: "simple",
         title: "pgbench -S, 32 clients, simple protocol",
@@ -33,6 +35,16 @@ pub const ALL: [Measure; 11] = [
         name: "extended",
         title: "pgbench -S -M extended, 32 clients",
         run: transactions::extended,
+    },
+    Measure {
+        name: "instructions",
+        title: "Instructions per transaction, user and kernel, 32 clients",
+        run: instructions::all,
+    },
+    Measure {
+        name: "user-instructions",
+        title: "Instructions per transaction, the user part",
+        run: instructions::user,
     },
     Measure {
         name: "single",
@@ -75,3 +87,14 @@ pub const ALL: [Measure; 11] = [
         run: bulk::run,
     },
 ];
+
+impl Measure {
+    /// The guest that this measure needs, because the machine at hand does not give what it takes.
+    pub fn guest(&self) -> Option<Machine> {
+        match self.name {
+            "instructions" if !guest::clock_is_instructions() => Some(Machine::Emulated),
+            "idle-crowd" if lab::open_files() < idle::FILES => Some(Machine::Virtual),
+            _ => None,
+        }
+    }
+}

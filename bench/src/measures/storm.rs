@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::figures::Samples;
-use crate::lab::Lab;
+use crate::lab::{Lab, Values};
 use crate::party::{Auth, POOL, POOLERS, Party};
 use crate::probe::Expected;
 use crate::swarm::Then;
@@ -25,7 +25,7 @@ pub fn run(lab: &Lab, samples: &mut Samples) -> Result<()> {
     Ok(())
 }
 
-fn once(lab: &Lab, party: &Party, count: usize) -> Result<Vec<(&'static str, f64)>> {
+fn once(lab: &Lab, party: &Party, count: usize) -> Result<Values> {
     let mut swarm = lab.swarm(party)?;
     let work = || lab.cost(party, || swarm.open(count, IN_FLIGHT, Then::Hold));
     let (wall, cost) = lab.watched(party, Expected::AtMost(POOL.into()), work)?;

@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::figures::Samples;
 use crate::lab::Lab;
 use crate::party::{Auth, Kind, POOL, Party, Reactor, WEIR_EPOLL, WEIR_IO_URING};
-use crate::pgbench::{Load, Protocol};
+use crate::pgbench::{Length, Load, Protocol};
 
 const CLIENTS: u32 = 32;
 const PARTIES: [Kind; 5] = [
@@ -36,7 +36,7 @@ fn many(lab: &Lab, samples: &mut Samples, protocol: Protocol) -> Result<()> {
         Load {
             protocol,
             clients: CLIENTS,
-            seconds: lab.scale.pick(4, 1),
+            length: Length::Seconds(lab.scale.pick(4, 1)),
         },
     )
 }
@@ -49,7 +49,7 @@ pub fn single(lab: &Lab, samples: &mut Samples) -> Result<()> {
         Load {
             protocol: Protocol::Simple,
             clients: 1,
-            seconds: lab.scale.pick(3, 1),
+            length: Length::Seconds(lab.scale.pick(3, 1)),
         },
     )
 }
@@ -67,7 +67,7 @@ pub fn workers(lab: &Lab, samples: &mut Samples) -> Result<()> {
         Load {
             protocol: Protocol::Simple,
             clients: CLIENTS,
-            seconds: lab.scale.pick(4, 1),
+            length: Length::Seconds(lab.scale.pick(4, 1)),
         },
     )
 }
@@ -76,7 +76,15 @@ fn compare(lab: &Lab, samples: &mut Samples, kinds: &[Kind], load: Load) -> Resu
     let variant = load.protocol.name();
     let mut parties = lab.start_all(kinds, Auth::Trust, variant, samples);
     parties.retain(|party| {
-        warm_up(lab, party, load)
+        let ready = lab.warm_up(
+            party,
+            Load {
+                length: Length::Seconds(1),
+                ..load
+            },
+            server_connections(party, load),
+        );
+        ready
             .map_err(|error| samples.fail(variant, &party.kind, &error))
             .is_ok()
     });
@@ -84,13 +92,6 @@ fn compare(lab: &Lab, samples: &mut Samples, kinds: &[Kind], load: Load) -> Resu
         lab.load(party, load, server_connections(party, load))
     });
     Ok(())
-}
-
-/// The pool opens its connections before anything is counted.
-fn warm_up(lab: &Lab, party: &Party, load: Load) -> Result<()> {
-    Load { seconds: 1, ..load }
-        .run(&lab.pgbench(), party.address, &party.user)
-        .map(drop)
 }
 
 fn server_connections(party: &Party, load: Load) -> u64 {
