@@ -24,13 +24,19 @@ struct Derived {
 
 impl Credentials {
     pub fn new(users: UserList) -> Arc<Credentials> {
-        Arc::new(Credentials { users: ArcSwap::from_pointee(users), derived: Mutex::default() })
+        Arc::new(Credentials {
+            users: ArcSwap::from_pointee(users),
+            derived: Mutex::default(),
+        })
     }
 
     /// What `password` derived at the pool's latest log-in, if that was the password then.
     pub fn derived(&self, pool: PoolId, password: &Password) -> Option<DerivedKeys> {
         let known = self.derived.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&pool).filter(|derived| derived.password == *password).map(|derived| derived.keys.clone())
+        known
+            .get(&pool)
+            .filter(|derived| derived.password == *password)
+            .map(|derived| derived.keys.clone())
     }
 
     pub fn remember(&self, pool: PoolId, password: Password, keys: DerivedKeys) {

@@ -50,10 +50,20 @@ pub struct LoggedIn {
 ///
 /// # Errors
 /// What the best answer was, after `server_connect_timeout` at the latest.
-pub async fn connect(shared: &Arc<Shared>, credentials: &Credentials, pool: &Arc<Pool>) -> Result<LoggedIn, DialError> {
+pub async fn connect(
+    shared: &Arc<Shared>,
+    credentials: &Credentials,
+    pool: &Arc<Pool>,
+) -> Result<LoggedIn, DialError> {
     let limit = pool.settings.load().server_connect_timeout;
     let general = Arc::clone(&shared.config.load().general);
-    let attempt = Attempt { shared, credentials, pool, database: pool.database.load_full(), general };
+    let attempt = Attempt {
+        shared,
+        credentials,
+        pool,
+        database: pool.database.load_full(),
+        general,
+    };
     Ok(attempt.run(limit).await?)
 }
 
@@ -75,7 +85,9 @@ impl Attempt<'_> {
         let candidates = within(limit, network.candidates(&self.database, &self.general)).await?;
         let mut worst = Failure::NoServer;
         for (tried, candidate) in candidates.iter().enumerate() {
-            let left = limit.map(|limit| limit.saturating_sub(start.elapsed()) / (candidates.len() - tried) as u32);
+            let left = limit.map(|limit| {
+                limit.saturating_sub(start.elapsed()) / (candidates.len() - tried) as u32
+            });
             match within(left, self.server(candidate)).await {
                 Ok(logged_in) => return Ok(logged_in),
                 Err(failure) if failure.is_lasting() => return Err(failure),
@@ -102,37 +114,71 @@ impl Attempt<'_> {
     }
 
     /// The three steps: connect, start up and authenticate, and what is ours to do before anybody else uses the connection.
-    async fn log_in(&self, candidate: &Candidate, version: ProtocolVersion, heard: &mut bool) -> Result<LoggedIn, Failure> {
+    async fn log_in(
+        &self,
+        candidate: &Candidate,
+        version: ProtocolVersion,
+        heard: &mut bool,
+    ) -> Result<LoggedIn, Failure> {
         let address = &candidate.address;
         let connecting = Stream::connect(address, &self.general).await;
-        let stream = connecting.map_err(|source| Failure::Connect { address: address.clone(), source })?;
+        let stream = connecting.map_err(|source| Failure::Connect {
+            address: address.clone(),
+            source,
+        })?;
         let local = stream.local(address);
         // Here `server_tls_sslmode` comes in: SSLRequest and the handshake, before the first byte of the startup packet.
         let mut messages = Messages::new(stream);
         let identity = self.identity();
         let greeting = Login::run(&mut messages, &identity, version).await;
         *heard = messages.heard();
-        let Greeting { mut parameters, pid, key, version, derived } = greeting?;
+        let Greeting {
+            mut parameters,
+            pid,
+            key,
+            version,
+            derived,
+        } = greeting?;
         if let Some((password, keys)) = derived {
             self.credentials.remember(self.pool.id, password, keys);
         }
-        self.shared.network.succeeded(&self.database, candidate, version);
+        self.shared
+            .network
+            .succeeded(&self.database, candidate, version);
         if let Some(sql) = &self.database.connect_query {
             parameters = server_login::connect_query(&mut messages, sql, parameters).await?;
         }
         let (stream, leftover) = messages.into_parts();
         let parameters = self.shared.interner.intern(parameters);
-        Ok(LoggedIn { stream, leftover, pid, key, parameters, address: Arc::new(address.clone()), local })
+        Ok(LoggedIn {
+            stream,
+            leftover,
+            pid,
+            key,
+            parameters,
+            address: Arc::new(address.clone()),
+            local,
+        })
     }
 
     fn identity(&self) -> Identity {
         let secrets = self.secrets();
         let password = secrets.iter().find_map(|secret| secret.password());
-        let derived = password.and_then(|password| Some((password.clone(), self.credentials.derived(self.pool.id, password)?)));
+        let derived = password.and_then(|password| {
+            Some((
+                password.clone(),
+                self.credentials.derived(self.pool.id, password)?,
+            ))
+        });
         Identity {
             user: self.pool.server_user.to_string(),
             dbname: self.database.dbname.clone(),
-            startup_parameters: self.database.startup_parameters.iter().map(|(name, value)| (*name, value.clone())).collect(),
+            startup_parameters: self
+                .database
+                .startup_parameters
+                .iter()
+                .map(|(name, value)| (*name, value.clone()))
+                .collect(),
             secrets,
             derived,
         }
@@ -141,10 +187,18 @@ impl Attempt<'_> {
     /// The forced user's password, else the server user's secret in `auth_file`, else what a client's log-in revealed. A client's
     /// secret is never used for a forced user.
     fn secrets(&self) -> Vec<Arc<Secret>> {
-        let forced = self.database.forced_user.as_ref().and(self.database.password.as_ref());
+        let forced = self
+            .database
+            .forced_user
+            .as_ref()
+            .and(self.database.password.as_ref());
         let forced = forced.map(|password| Arc::new(Secret::parse(password.expose())));
         let listed = self.credentials.users.load().lookup(&self.pool.server_user);
-        let learnt = self.pool.pass_through.load_full().filter(|_| self.pool.user == self.pool.server_user);
+        let learnt = self
+            .pool
+            .pass_through
+            .load_full()
+            .filter(|_| self.pool.user == self.pool.server_user);
         [forced, listed, learnt].into_iter().flatten().collect()
     }
 }
@@ -177,7 +231,9 @@ pub enum Failure {
     UnsupportedMethod(i32),
     #[error("the server offers none of the SASL mechanisms that are supported (SCRAM-SHA-256)")]
     UnsupportedMechanism,
-    #[error("no secret of user \"{user}\" is known that serves what the server asks for ({method})")]
+    #[error(
+        "no secret of user \"{user}\" is known that serves what the server asks for ({method})"
+    )]
     NoSecret { user: String, method: &'static str },
     #[error("{0}")]
     Scram(#[from] ScramError),
@@ -194,7 +250,10 @@ impl Failure {
     fn is_lasting(&self) -> bool {
         match self {
             Failure::Refused { sqlstate, .. } => matches!(&sqlstate.class(), b"28" | b"3D"),
-            Failure::NoSecret { .. } | Failure::Scram(_) | Failure::UnsupportedMethod(_) | Failure::UnsupportedMechanism => true,
+            Failure::NoSecret { .. }
+            | Failure::Scram(_)
+            | Failure::UnsupportedMethod(_)
+            | Failure::UnsupportedMechanism => true,
             _ => false,
         }
     }
@@ -202,11 +261,20 @@ impl Failure {
     fn sqlstate(&self) -> SqlState {
         match self {
             Failure::Refused { sqlstate, .. } => *sqlstate,
-            Failure::Name { .. } | Failure::Connect { .. } | Failure::Timeout | Failure::NoServer => SqlState::SQLCLIENT_UNABLE,
-            Failure::Closed | Failure::Lost(_) | Failure::Interrupted => SqlState::CONNECTION_FAILURE,
-            Failure::Wire(_) | Failure::TooLong | Failure::Unexpected(_) | Failure::Version(_) => SqlState::PROTOCOL_VIOLATION,
+            Failure::Name { .. }
+            | Failure::Connect { .. }
+            | Failure::Timeout
+            | Failure::NoServer => SqlState::SQLCLIENT_UNABLE,
+            Failure::Closed | Failure::Lost(_) | Failure::Interrupted => {
+                SqlState::CONNECTION_FAILURE
+            }
+            Failure::Wire(_) | Failure::TooLong | Failure::Unexpected(_) | Failure::Version(_) => {
+                SqlState::PROTOCOL_VIOLATION
+            }
             Failure::NoSecret { .. } | Failure::Scram(_) => SqlState::INVALID_AUTHORIZATION,
-            Failure::UnsupportedMethod(_) | Failure::UnsupportedMechanism => SqlState::FEATURE_NOT_SUPPORTED,
+            Failure::UnsupportedMethod(_) | Failure::UnsupportedMechanism => {
+                SqlState::FEATURE_NOT_SUPPORTED
+            }
             Failure::InTransaction => SqlState::ACTIVE_SQL_TRANSACTION,
         }
     }
@@ -222,7 +290,11 @@ impl Failure {
 
 impl From<Failure> for DialError {
     fn from(failure: Failure) -> DialError {
-        DialError { sqlstate: failure.sqlstate(), message: failure.to_string(), lasting: failure.is_lasting() }
+        DialError {
+            sqlstate: failure.sqlstate(),
+            message: failure.to_string(),
+            lasting: failure.is_lasting(),
+        }
     }
 }
 
@@ -234,9 +306,14 @@ fn describe(address: &Address) -> String {
 }
 
 /// `None`: as long as it takes.
-async fn within<T>(limit: Option<Duration>, attempt: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+async fn within<T>(
+    limit: Option<Duration>,
+    attempt: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     match limit {
-        Some(limit) => timeout(limit, attempt).await.unwrap_or(Err(Failure::Timeout)),
+        Some(limit) => timeout(limit, attempt)
+            .await
+            .unwrap_or(Err(Failure::Timeout)),
         None => attempt.await,
     }
 }

@@ -28,12 +28,20 @@ pub fn spawn(shared: Arc<Shared>) -> JoinHandle<()> {
 fn open_forced(shared: &Shared) {
     let config = shared.config.load();
     for database in config.databases.values() {
-        let Some(user) = &database.forced_user else { continue };
+        let Some(user) = &database.forced_user else {
+            continue;
+        };
         let wanted = config.pool_settings(database, user).min_pool_size > 0;
-        let pools = shared.pools.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let pools = shared
+            .pools
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if wanted && pools.get(&database.name, user).is_none() {
             drop(pools);
-            let mut pools = shared.pools.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut pools = shared
+                .pools
+                .write()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             pools.open(shared, database, user);
         }
     }
@@ -42,15 +50,28 @@ fn open_forced(shared: &Shared) {
 /// New connections go to the workers in turn; returns whose turn is next.
 fn warm_all(shared: &Arc<Shared>, mut turn: usize) -> usize {
     let pools: Vec<Arc<Pool>> = {
-        let pools = shared.pools.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        pools.iter().filter(|pool| is_kept_warm(pool)).cloned().collect()
+        let pools = shared
+            .pools
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        pools
+            .iter()
+            .filter(|pool| is_kept_warm(pool))
+            .cloned()
+            .collect()
     };
     for pool in pools {
         for _ in 0..lacking(shared, &pool) {
-            let Ok(slot) = shared.try_slot(pool.id) else { break };
+            let Ok(slot) = shared.try_slot(pool.id) else {
+                break;
+            };
             let worker = turn % shared.workers().len().max(1);
             turn = worker + 1;
-            shared.tell_control(ToControl::Dial { pool: Arc::clone(&pool), worker, slot });
+            shared.tell_control(ToControl::Dial {
+                pool: Arc::clone(&pool),
+                worker,
+                slot,
+            });
         }
     }
     turn
@@ -64,7 +85,11 @@ fn is_kept_warm(pool: &Pool) -> bool {
 
 /// How many connections to ask for now: of a server that fails only one, which is the prober.
 fn lacking(shared: &Shared, pool: &Pool) -> u32 {
-    let lacking = pool.settings.load().min_pool_size.saturating_sub(shared.ledger().open_in_pool(pool.id));
+    let lacking = pool
+        .settings
+        .load()
+        .min_pool_size
+        .saturating_sub(shared.ledger().open_in_pool(pool.id));
     match pool.last_error.load().is_some() {
         true => lacking.min(1),
         false => lacking,

@@ -29,14 +29,25 @@ pub struct Dialler {
 
 impl Dialler {
     pub fn new(shared: Arc<Shared>, credentials: Arc<Credentials>) -> Dialler {
-        Dialler { shared, credentials, lines: Mutex::default() }
+        Dialler {
+            shared,
+            credentials,
+            lines: Mutex::default(),
+        }
     }
 
     /// Returns at once; to be called within the control thread's runtime. The number of requests that wait is bounded by the slots.
     pub fn handle(&self, pool: Arc<Pool>, worker: usize, slot: Slot) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let line = lines.entry(pool.id).or_insert_with(|| self.open_line(&pool));
-        let request = Request { shared: Arc::clone(&self.shared), pool, worker, slot: Some(slot) };
+        let line = lines
+            .entry(pool.id)
+            .or_insert_with(|| self.open_line(&pool));
+        let request = Request {
+            shared: Arc::clone(&self.shared),
+            pool,
+            worker,
+            slot: Some(slot),
+        };
         // A line ends only with the dialler, or by a panic, which the request's end reports.
         let _ = line.send(request);
     }
@@ -72,13 +83,29 @@ impl Request {
     /// The slot goes back first: the worker may ask again at once.
     fn answer_no(&mut self, error: &Arc<DialError>) {
         drop(self.slot.take());
-        self.shared.tell(self.worker, ToWorker::DialFailed { pool: self.pool.id, error: Arc::clone(error) });
+        self.shared.tell(
+            self.worker,
+            ToWorker::DialFailed {
+                pool: self.pool.id,
+                error: Arc::clone(error),
+            },
+        );
     }
 
     fn serve(mut self, logged_in: LoggedIn, generation: u32) -> Result<(), DialError> {
-        let LoggedIn { stream, leftover, pid, key, parameters, address, local } = logged_in;
+        let LoggedIn {
+            stream,
+            leftover,
+            pid,
+            key,
+            parameters,
+            address,
+            local,
+        } = logged_in;
         let socket = stream.into_socket().map_err(|error| lost(&error))?;
-        let Some(slot) = self.slot.take() else { return Ok(()) };
+        let Some(slot) = self.slot.take() else {
+            return Ok(());
+        };
         let server = NewServer {
             socket,
             leftover,
@@ -92,7 +119,8 @@ impl Request {
             generation,
             connected_at: self.shared.clock.now(),
         };
-        self.shared.tell(self.worker, ToWorker::Server(Box::new(server)));
+        self.shared
+            .tell(self.worker, ToWorker::Server(Box::new(server)));
         Ok(())
     }
 }
@@ -100,7 +128,11 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         if self.slot.is_some() {
-            let error = self.pool.last_error.load_full().unwrap_or_else(|| not_now("the connection attempt was given up"));
+            let error = self
+                .pool
+                .last_error
+                .load_full()
+                .unwrap_or_else(|| not_now("the connection attempt was given up"));
             self.answer_no(&error);
         }
     }
@@ -178,7 +210,10 @@ impl Line {
     }
 
     fn is_due(&self) -> bool {
-        self.health.backoff.retry_at().is_none_or(|retry_at| retry_at <= self.shared.clock.now())
+        self.health
+            .backoff
+            .retry_at()
+            .is_none_or(|retry_at| retry_at <= self.shared.clock.now())
     }
 
     fn take(&mut self, request: Request) {
@@ -187,23 +222,44 @@ impl Line {
         match &self.health.refused {
             // The answer of the attempt under way is the answer to this one too.
             Some(_) if busy || self.is_due() => self.waiting.push_back(request),
-            Some(refusal) => request.refuse(&refusal.error),
+            Some(refusal) => {
+                let error = Arc::clone(&refusal.error);
+                self.repeat(request, &error);
+            }
             // One prober is enough; its success calls the others.
             None if self.health.backoff.is_failing() && busy => drop(request),
             None => self.waiting.push_back(request),
         }
     }
 
+    /// An answer from memory is an outcome too: whoever waits for one in `Pool::last_error` knows it by its new pointer.
+    fn repeat(&self, request: Request, error: &DialError) {
+        let error = Arc::new(error.clone());
+        self.pool.last_error.store(Some(Arc::clone(&error)));
+        request.refuse(&error);
+        self.pool.dialled.notify_waiters();
+    }
+
     fn forget_outdated_refusal(&mut self) {
         let now = self.basis();
-        if self.health.refused.as_ref().is_some_and(|refusal| refusal.tried != now) {
+        if self
+            .health
+            .refused
+            .as_ref()
+            .is_some_and(|refusal| refusal.tried != now)
+        {
             self.health = Health::default();
         }
     }
 
     fn launch(&mut self) {
-        if let Some(error) = self.closed() {
-            self.waiting.drain(..).for_each(|request| request.refuse(&error));
+        if !self.waiting.is_empty()
+            && let Some(error) = self.closed()
+        {
+            self.waiting
+                .drain(..)
+                .for_each(|request| request.refuse(&error));
+            self.pool.dialled.notify_waiters();
         }
         let most = match self.health.backoff.is_failing() {
             true => usize::from(self.is_due()),
@@ -212,7 +268,11 @@ impl Line {
         while self.flights.len() < most
             && let Some(request) = self.waiting.pop_front()
         {
-            let dial = dial(Arc::clone(&self.shared), Arc::clone(&self.credentials), request);
+            let dial = dial(
+                Arc::clone(&self.shared),
+                Arc::clone(&self.credentials),
+                request,
+            );
             self.flights.spawn(dial);
         }
     }
@@ -221,14 +281,20 @@ impl Line {
     fn closed(&self) -> Option<Arc<DialError>> {
         let state = &self.pool.state;
         match () {
-            () if state.disabled.load(Ordering::Relaxed) => Some(not_now("the database is disabled")),
+            () if state.disabled.load(Ordering::Relaxed) => {
+                Some(not_now("the database is disabled"))
+            }
             () if self.pool.is_paused() => Some(not_now("the database is paused")),
             () => None,
         }
     }
 
     fn land(&mut self, landing: Landing) {
-        let Landing { request, generation, outcome } = landing;
+        let Landing {
+            request,
+            generation,
+            outcome,
+        } = landing;
         match outcome {
             Ok(logged_in) => self.succeeded(request, logged_in, generation),
             Err(error) => self.failed(request, error),
@@ -237,12 +303,17 @@ impl Line {
     }
 
     fn succeeded(&mut self, request: Request, logged_in: LoggedIn, generation: u32) {
-        self.pool.welcome.store(Some(Arc::clone(&logged_in.parameters)));
+        self.pool
+            .welcome
+            .store(Some(Arc::clone(&logged_in.parameters)));
         self.pool.last_error.store(None);
         let recovered = self.health.backoff.is_failing();
         self.health = Health::default();
         if let Err(error) = request.serve(logged_in, generation) {
-            tracing::error!(error = error.message, "a new server connection was lost on its way to its worker");
+            tracing::error!(
+                error = error.message,
+                "a new server connection was lost on its way to its worker"
+            );
         }
         if recovered {
             tracing::info!(database = %self.pool.database_name, user = %self.pool.server_user, "the server lets us in again");
@@ -255,7 +326,14 @@ impl Line {
         tracing::warn!(%database, %user, sqlstate = %error.sqlstate, error = error.message, "cannot open a server connection");
         let error = Arc::new(error);
         let longest = self.pool.settings.load().server_login_retry.max(FIRST_WAIT);
-        self.health.backoff.failed(self.shared.clock.now(), Bounds { first: FIRST_WAIT, longest }, rand::random());
+        self.health.backoff.failed(
+            self.shared.clock.now(),
+            Bounds {
+                first: FIRST_WAIT,
+                longest,
+            },
+            rand::random(),
+        );
         self.pool.last_error.store(Some(Arc::clone(&error)));
         self.waiting.push_front(request);
         match error.lasting {
@@ -268,17 +346,30 @@ impl Line {
     fn refuse_all_but_one(&mut self, error: &Arc<DialError>) {
         self.health.refused = None;
         let probers = usize::from(self.pool.clients.count() > 0);
-        self.waiting.drain(probers..).for_each(|request| request.refuse(error));
+        self.waiting
+            .drain(probers..)
+            .for_each(|request| request.refuse(error));
     }
 
     /// Every worker hears it, for the clients that wait there without a request of their own.
     fn refuse_all(&mut self, error: Arc<DialError>) {
         let asked: Vec<usize> = self.waiting.iter().map(|request| request.worker).collect();
-        self.waiting.drain(..).for_each(|request| request.refuse(&error));
+        self.waiting
+            .drain(..)
+            .for_each(|request| request.refuse(&error));
         for worker in (0..self.shared.workers().len()).filter(|worker| !asked.contains(worker)) {
-            self.shared.tell(worker, ToWorker::DialFailed { pool: self.pool.id, error: Arc::clone(&error) });
+            self.shared.tell(
+                worker,
+                ToWorker::DialFailed {
+                    pool: self.pool.id,
+                    error: Arc::clone(&error),
+                },
+            );
         }
-        self.health.refused = Some(Refusal { error, tried: self.basis() });
+        self.health.refused = Some(Refusal {
+            error,
+            tried: self.basis(),
+        });
     }
 
     fn basis(&self) -> Basis {
@@ -294,7 +385,11 @@ impl Line {
 async fn dial(shared: Arc<Shared>, credentials: Arc<Credentials>, request: Request) -> Landing {
     let generation = request.pool.generation.load(Ordering::Acquire);
     let outcome = connect(&shared, &credentials, &request.pool).await;
-    Landing { request, generation, outcome }
+    Landing {
+        request,
+        generation,
+        outcome,
+    }
 }
 
 async fn wait(due: Option<Duration>) {
@@ -305,9 +400,17 @@ async fn wait(due: Option<Duration>) {
 }
 
 fn not_now(message: &str) -> Arc<DialError> {
-    Arc::new(DialError { sqlstate: SqlState::CANNOT_CONNECT_NOW, message: message.into(), lasting: false })
+    Arc::new(DialError {
+        sqlstate: SqlState::CANNOT_CONNECT_NOW,
+        message: message.into(),
+        lasting: false,
+    })
 }
 
 fn lost(error: &std::io::Error) -> DialError {
-    DialError { sqlstate: SqlState::CONNECTION_FAILURE, message: error.to_string(), lasting: false }
+    DialError {
+        sqlstate: SqlState::CONNECTION_FAILURE,
+        message: error.to_string(),
+        lasting: false,
+    }
 }

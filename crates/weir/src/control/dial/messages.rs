@@ -39,7 +39,13 @@ pub struct Message {
 
 impl<S: AsyncRead + Unpin> Messages<S> {
     pub fn new(stream: S) -> Messages<S> {
-        Messages { stream, buffer: Vec::new(), taken: 0, received: 0, stage: Stage::First }
+        Messages {
+            stream,
+            buffer: Vec::new(),
+            taken: 0,
+            received: 0,
+            stage: Stage::First,
+        }
     }
 
     /// The next message but notices, which are logged, and errors, which end the log-in.
@@ -48,7 +54,9 @@ impl<S: AsyncRead + Unpin> Messages<S> {
             let message = self.any().await?;
             match message.tag {
                 tag::ERROR_RESPONSE => return Err(refusal(&message.body)),
-                tag::NOTICE_RESPONSE => tracing::info!(notice = text(&message.body), "notice from the server"),
+                tag::NOTICE_RESPONSE => {
+                    tracing::info!(notice = text(&message.body), "notice from the server")
+                }
                 _ => return Ok(message),
             }
         }
@@ -64,7 +72,11 @@ impl<S: AsyncRead + Unpin> Messages<S> {
         self.fill(Header::SIZE).await?;
         let header = match Header::peek(self.rest()) {
             Ok(Some(header)) if header.total() <= MESSAGE_MAX => header,
-            _ if self.stage == Stage::First && self.rest().first() == Some(&tag::ERROR_RESPONSE) => return Err(self.bare_error().await),
+            _ if self.stage == Stage::First
+                && self.rest().first() == Some(&tag::ERROR_RESPONSE) =>
+            {
+                return Err(self.bare_error().await);
+            }
             Err(error) => return Err(Failure::Wire(error)),
             Ok(_) => return Err(Failure::TooLong),
         };
@@ -72,13 +84,18 @@ impl<S: AsyncRead + Unpin> Messages<S> {
         let body = self.rest()[Header::SIZE..header.total()].to_vec();
         self.taken += header.total();
         self.stage = Stage::Later;
-        Ok(Message { tag: header.tag, body })
+        Ok(Message {
+            tag: header.tag,
+            body,
+        })
     }
 
     /// A message without its body, which may be of any length: the rows of a query whose answer nobody wants.
     pub async fn skip_or_next(&mut self, wanted: &[u8]) -> Result<Message, Failure> {
         self.fill(Header::SIZE).await?;
-        let header = Header::peek(self.rest()).map_err(Failure::Wire)?.ok_or(Failure::Closed)?;
+        let header = Header::peek(self.rest())
+            .map_err(Failure::Wire)?
+            .ok_or(Failure::Closed)?;
         if wanted.contains(&header.tag) {
             return self.any().await;
         }
@@ -90,7 +107,10 @@ impl<S: AsyncRead + Unpin> Messages<S> {
             left -= part;
             self.received = self.received.saturating_sub(part);
         }
-        Ok(Message { tag: header.tag, body: Vec::new() })
+        Ok(Message {
+            tag: header.tag,
+            body: Vec::new(),
+        })
     }
 
     /// The stream, and what was read beyond the last message.
@@ -121,7 +141,11 @@ impl<S: AsyncRead + Unpin> Messages<S> {
         self.buffer.drain(..self.taken);
         self.taken = 0;
         self.buffer.reserve(READ);
-        let count = (&mut self.stream).take(READ as u64).read_buf(&mut self.buffer).await.map_err(Failure::Lost)?;
+        let count = (&mut self.stream)
+            .take(READ as u64)
+            .read_buf(&mut self.buffer)
+            .await
+            .map_err(Failure::Lost)?;
         self.received += count;
         Ok(count > 0)
     }
@@ -133,26 +157,47 @@ impl<S: AsyncRead + Unpin> Messages<S> {
                 break;
             }
         }
-        let text = self.rest().get(1..).unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
+        let text = self
+            .rest()
+            .get(1..)
+            .unwrap_or_default()
+            .split(|byte| *byte == 0)
+            .next()
+            .unwrap_or_default();
         let text = &text[..text.len().min(BARE_ERROR_MAX)];
-        let printable = text.iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace());
+        let printable = text
+            .iter()
+            .all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace());
         if text.is_empty() || !printable {
             return Failure::TooLong;
         }
         let message = String::from_utf8_lossy(text).trim().to_owned();
-        Failure::Refused { sqlstate: SqlState::CONNECTION_REJECTED, message }
+        Failure::Refused {
+            sqlstate: SqlState::CONNECTION_REJECTED,
+            message,
+        }
     }
 }
 
 /// What an ErrorResponse says; servers may leave out any of its fields.
 pub fn refusal(body: &[u8]) -> Failure {
-    let sqlstate = ErrorFields::parse(body).ok().and_then(|fields| fields.sqlstate());
-    Failure::Refused { sqlstate: sqlstate.unwrap_or(SqlState::CONNECTION_REJECTED), message: text(body) }
+    let sqlstate = ErrorFields::parse(body)
+        .ok()
+        .and_then(|fields| fields.sqlstate());
+    Failure::Refused {
+        sqlstate: sqlstate.unwrap_or(SqlState::CONNECTION_REJECTED),
+        message: text(body),
+    }
 }
 
 /// The text of an ErrorResponse or NoticeResponse.
 pub fn text(body: &[u8]) -> String {
     let fields = ErrorFields::parse(body).ok();
-    let message = fields.as_ref().and_then(|fields| fields.get(field::MESSAGE));
-    message.map_or_else(|| "the server gave no reason".to_owned(), |message| String::from_utf8_lossy(message).into_owned())
+    let message = fields
+        .as_ref()
+        .and_then(|fields| fields.get(field::MESSAGE));
+    message.map_or_else(
+        || "the server gave no reason".to_owned(),
+        |message| String::from_utf8_lossy(message).into_owned(),
+    )
 }

@@ -46,14 +46,25 @@ pub struct Candidate {
 impl Network {
     /// Where to dial for this database, best first: the hosts from the one whose turn it is, each with all its addresses; those that
     /// failed within `server_login_retry` come last. Fails if no name can be resolved.
-    pub async fn candidates(&self, database: &Database, general: &General) -> Result<Vec<Candidate>, Failure> {
+    pub async fn candidates(
+        &self,
+        database: &Database,
+        general: &General,
+    ) -> Result<Vec<Candidate>, Failure> {
         let count = database.hosts.len().max(1);
         let (first, round) = self.take_turn(database);
         let mut found = Vec::new();
         let mut unresolved = None;
         for host in (0..database.hosts.len()).map(|step| (first + step) % count) {
-            match self.addresses(&database.hosts[host], round / count, general).await {
-                Ok(addresses) => found.extend(addresses.into_iter().map(|address| Candidate { address, host })),
+            match self
+                .addresses(&database.hosts[host], round / count, general)
+                .await
+            {
+                Ok(addresses) => found.extend(
+                    addresses
+                        .into_iter()
+                        .map(|address| Candidate { address, host }),
+                ),
                 Err(failure) => unresolved = Some(failure),
             }
         }
@@ -79,19 +90,25 @@ impl Network {
         let mut memory = self.memory();
         memory.note(&candidate.address, ServerMemory::Speaks(version));
         if database.load_balance_hosts == LoadBalanceHosts::Disable {
-            memory.turns.insert(database.name.as_str().into(), candidate.host);
+            memory
+                .turns
+                .insert(database.name.as_str().into(), candidate.host);
         }
     }
 
     /// Forgets the version too: whoever comes back may be a newer server.
     pub fn failed(&self, candidate: &Candidate) {
-        self.memory().note(&candidate.address, ServerMemory::Failed(Instant::now()));
+        self.memory()
+            .note(&candidate.address, ServerMemory::Failed(Instant::now()));
     }
 
     /// The host to start with, and how many turns there have been.
     fn take_turn(&self, database: &Database) -> (usize, usize) {
         let mut memory = self.memory();
-        let turn = memory.turns.entry(database.name.as_str().into()).or_default();
+        let turn = memory
+            .turns
+            .entry(database.name.as_str().into())
+            .or_default();
         let now = *turn;
         if database.load_balance_hosts == LoadBalanceHosts::RoundRobin {
             *turn = now.wrapping_add(1);
@@ -100,17 +117,35 @@ impl Network {
     }
 
     /// The addresses of one host; a name's are rotated by one for each round through the hosts.
-    async fn addresses(&self, host: &settings::Address, round: usize, general: &General) -> Result<Vec<Address>, Failure> {
+    async fn addresses(
+        &self,
+        host: &settings::Address,
+        round: usize,
+        general: &General,
+    ) -> Result<Vec<Address>, Failure> {
         let socket = format!(".s.PGSQL.{}", host.port);
         let name = match &host.host {
             Host::Unix { dir } => return Ok(vec![Address::Unix(dir.join(socket))]),
-            Host::Abstract { name } => return Ok(vec![Address::Unix(PathBuf::from(format!("@{name}/{socket}")))]),
+            Host::Abstract { name } => {
+                return Ok(vec![Address::Unix(PathBuf::from(format!(
+                    "@{name}/{socket}"
+                )))]);
+            }
             Host::Tcp { name } => name,
         };
-        let lifetimes = Lifetimes { found: general.dns_max_ttl, failed: general.dns_nxdomain_ttl };
+        let lifetimes = Lifetimes {
+            found: general.dns_max_ttl,
+            failed: general.dns_nxdomain_ttl,
+        };
         let resolved = self.resolver.resolve(name, lifetimes).await;
-        let resolved = resolved.map_err(|reason| Failure::Name { name: name.clone(), reason })?;
-        let mut addresses: Vec<Address> = resolved.iter().map(|ip| Address::Tcp((*ip, host.port).into())).collect();
+        let resolved = resolved.map_err(|reason| Failure::Name {
+            name: name.clone(),
+            reason,
+        })?;
+        let mut addresses: Vec<Address> = resolved
+            .iter()
+            .map(|ip| Address::Tcp((*ip, host.port).into()))
+            .collect();
         let by = round % addresses.len().max(1);
         addresses.rotate_left(by);
         Ok(addresses)
@@ -145,7 +180,10 @@ pub(super) struct CancelLimit {
 
 impl Default for CancelLimit {
     fn default() -> Self {
-        CancelLimit { permits: Semaphore::new(0), size: Mutex::new(0) }
+        CancelLimit {
+            permits: Semaphore::new(0),
+            size: Mutex::new(0),
+        }
     }
 }
 

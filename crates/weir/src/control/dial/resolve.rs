@@ -36,14 +36,27 @@ impl Resolver {
         if let Ok(address) = name.parse::<IpAddr>() {
             return Ok(Arc::new([address]));
         }
-        let entry = Arc::clone(self.names.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default());
+        let entry = Arc::clone(
+            self.names
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .entry(name.to_owned())
+                .or_default(),
+        );
         let mut known = entry.0.lock().await;
         if let Some(known) = known.as_ref().filter(|known| Instant::now() < known.until) {
             return known.answer.clone();
         }
         let answer = look_up(name).await;
-        let lifetime = if answer.is_ok() { lifetimes.found } else { lifetimes.failed };
-        *known = Some(Known { until: Instant::now() + lifetime, answer: answer.clone() });
+        let lifetime = if answer.is_ok() {
+            lifetimes.found
+        } else {
+            lifetimes.failed
+        };
+        *known = Some(Known {
+            until: Instant::now() + lifetime,
+            answer: answer.clone(),
+        });
         answer
     }
 
@@ -51,18 +64,27 @@ impl Resolver {
     pub fn known(&self) -> Vec<(String, Arc<[IpAddr]>)> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = |entry: &Name| entry.0.try_lock().ok()?.as_ref()?.answer.clone().ok();
-        names.iter().filter_map(|(name, entry)| Some((name.clone(), answer(entry)?))).collect()
+        names
+            .iter()
+            .filter_map(|(name, entry)| Some((name.clone(), answer(entry)?)))
+            .collect()
     }
 }
 
 /// `lookup_host` runs getaddrinfo by `spawn_blocking`.
 async fn look_up(name: &str) -> Result<Arc<[IpAddr]>, String> {
-    let found = tokio::net::lookup_host((name, 0)).await.map_err(|error| error.to_string())?;
+    let found = tokio::net::lookup_host((name, 0))
+        .await
+        .map_err(|error| error.to_string())?;
     let mut addresses: Vec<IpAddr> = Vec::new();
     for address in found.map(|found| found.ip()) {
         if !addresses.contains(&address) {
             addresses.push(address);
         }
     }
-    if addresses.is_empty() { Err("the name has no address".into()) } else { Ok(addresses.into()) }
+    if addresses.is_empty() {
+        Err("the name has no address".into())
+    } else {
+        Ok(addresses.into())
+    }
 }

@@ -10,7 +10,8 @@ use pooling::parameters::Origin;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use wire::backend::{
-    Authentication, BackendKeyData, NegotiateProtocolVersion, ParameterStatus, ReadyForQuery, Strings, TransactionStatus, tag,
+    Authentication, BackendKeyData, NegotiateProtocolVersion, ParameterStatus, ReadyForQuery,
+    Strings, TransactionStatus, tag,
 };
 use wire::startup::{PROTOCOL_3_0, ProtocolVersion};
 use wire::write;
@@ -49,17 +50,36 @@ pub struct Login<'a, S> {
 }
 
 impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
-    pub async fn run(messages: &'a mut Messages<S>, identity: &'a Identity, version: ProtocolVersion) -> Result<Greeting, Failure> {
-        let mut login = Login { messages, identity, version, derived: None };
+    pub async fn run(
+        messages: &'a mut Messages<S>,
+        identity: &'a Identity,
+        version: ProtocolVersion,
+    ) -> Result<Greeting, Failure> {
+        let mut login = Login {
+            messages,
+            identity,
+            version,
+            derived: None,
+        };
         login.startup().await?;
         login.authenticate().await?;
         login.greeting().await
     }
 
     async fn startup(&mut self) -> Result<(), Failure> {
-        let own = [("user", self.identity.user.as_str()), ("database", self.identity.dbname.as_str())];
-        let more = self.identity.startup_parameters.iter().map(|(name, value)| (*name, value.as_str()));
-        let parameters = own.into_iter().chain(more).map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let own = [
+            ("user", self.identity.user.as_str()),
+            ("database", self.identity.dbname.as_str()),
+        ];
+        let more = self
+            .identity
+            .startup_parameters
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()));
+        let parameters = own
+            .into_iter()
+            .chain(more)
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let mut out = Vec::new();
         write::startup(&mut out, self.version, parameters);
         self.send(&out).await
@@ -74,7 +94,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
                 Authentication::CleartextPassword => self.cleartext().await?,
                 Authentication::Md5Password { salt } => self.md5(salt).await?,
                 Authentication::Sasl { mechanisms } => self.scram(mechanisms).await?,
-                Authentication::SaslContinue(_) | Authentication::SaslFinal(_) => return Err(Failure::Unexpected(message.tag)),
+                Authentication::SaslContinue(_) | Authentication::SaslFinal(_) => {
+                    return Err(Failure::Unexpected(message.tag));
+                }
                 Authentication::Other(code) => return Err(Failure::UnsupportedMethod(code)),
             }
         }
@@ -94,7 +116,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
 
     /// The manual's rule: the newest minor version that the server supports, not newer than what was asked for.
     fn negotiate(&mut self, body: &[u8]) -> Result<(), Failure> {
-        let newest = NegotiateProtocolVersion::parse(body).map_err(Failure::Wire)?.newest();
+        let newest = NegotiateProtocolVersion::parse(body)
+            .map_err(Failure::Wire)?
+            .newest();
         if newest.major != self.version.major || newest > self.version {
             return Err(Failure::Version(newest));
         }
@@ -103,14 +127,26 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
     }
 
     async fn cleartext(&mut self) -> Result<(), Failure> {
-        let password = self.identity.secrets.iter().find_map(|secret| secret.password());
-        let password = password.ok_or_else(|| self.no_secret("a password in clear text"))?.clone();
+        let password = self
+            .identity
+            .secrets
+            .iter()
+            .find_map(|secret| secret.password());
+        let password = password
+            .ok_or_else(|| self.no_secret("a password in clear text"))?
+            .clone();
         self.send_password(password.as_bytes()).await
     }
 
     async fn md5(&mut self, salt: [u8; 4]) -> Result<(), Failure> {
-        let response = |secret: &Arc<Secret>| auth::md5::response(secret, &self.identity.user, salt);
-        let response = self.identity.secrets.iter().find_map(response).ok_or_else(|| self.no_secret("md5"))?;
+        let response =
+            |secret: &Arc<Secret>| auth::md5::response(secret, &self.identity.user, salt);
+        let response = self
+            .identity
+            .secrets
+            .iter()
+            .find_map(response)
+            .ok_or_else(|| self.no_secret("md5"))?;
         self.send_password(response.as_bytes()).await
     }
 
@@ -119,17 +155,22 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
         if !mechanisms.any(|mechanism| mechanism == scram::MECHANISM.as_bytes()) {
             return Err(Failure::UnsupportedMechanism);
         }
-        let credential = self.credential().ok_or_else(|| self.no_secret(scram::MECHANISM))?;
+        let credential = self
+            .credential()
+            .ok_or_else(|| self.no_secret(scram::MECHANISM))?;
         let password = match &credential {
             Credential::Password { password, .. } => Some(password.clone()),
             Credential::Keys(_) => None,
         };
-        let (client_first, awaiting) = scram::Client::new(credential, Nonce::random(&mut rand::rng())).client_first();
+        let (client_first, awaiting) =
+            scram::Client::new(credential, Nonce::random(&mut rand::rng())).client_first();
         let mut out = Vec::new();
         write::sasl_initial_response(&mut out, scram::MECHANISM.as_bytes(), Some(&client_first));
         self.send(&out).await?;
         let server_first = self.authentication().await?;
-        let Authentication::SaslContinue(data) = Authentication::parse(&server_first.body).map_err(Failure::Wire)? else {
+        let Authentication::SaslContinue(data) =
+            Authentication::parse(&server_first.body).map_err(Failure::Wire)?
+        else {
             return Err(Failure::Unexpected(server_first.tag));
         };
         let next = awaiting.server_first(data, scram::ITERATIONS_MAX)?;
@@ -149,11 +190,18 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
             let (password, keys) = self.identity.derived.as_ref()?;
             (secret.password() == Some(password)).then(|| keys.clone())
         };
-        self.identity.secrets.iter().find_map(|secret| Credential::new(secret, derived_of(secret)))
+        self.identity
+            .secrets
+            .iter()
+            .find_map(|secret| Credential::new(secret, derived_of(secret)))
     }
 
     /// PBKDF2, if there is none from an earlier log-in, on a thread where it may take its time.
-    async fn signed(&mut self, next: ServerFirst, password: Option<Password>) -> Result<AwaitingServerFinal, Failure> {
+    async fn signed(
+        &mut self,
+        next: ServerFirst,
+        password: Option<Password>,
+    ) -> Result<AwaitingServerFinal, Failure> {
         let derivation = match next {
             ServerFirst::Ready(awaiting) => return Ok(awaiting),
             ServerFirst::Derive(derivation) => derivation,
@@ -180,8 +228,18 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
                 other => return Err(Failure::Unexpected(other)),
             }
         }
-        let parameters = Parameters::reported(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-        Ok(Greeting { parameters, pid, key, version: self.version, derived: self.derived.take() })
+        let parameters = Parameters::reported(
+            pairs
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str())),
+        );
+        Ok(Greeting {
+            parameters,
+            pid,
+            key,
+            version: self.version,
+            derived: self.derived.take(),
+        })
     }
 
     async fn send_password(&mut self, password: &[u8]) -> Result<(), Failure> {
@@ -191,34 +249,60 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
     }
 
     async fn send(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.messages.stream.write_all(bytes).await.map_err(Failure::Lost)
+        self.messages
+            .stream
+            .write_all(bytes)
+            .await
+            .map_err(Failure::Lost)
     }
 
     fn no_secret(&self, method: &'static str) -> Failure {
-        Failure::NoSecret { user: self.identity.user.clone(), method }
+        Failure::NoSecret {
+            user: self.identity.user.clone(),
+            method,
+        }
     }
 }
 
 /// Runs `connect_query`. What it sets belongs to the connection's base; its own errors are logged and ignored, as in PgBouncer.
-pub async fn connect_query<S>(messages: &mut Messages<S>, sql: &str, mut parameters: Parameters) -> Result<Parameters, Failure>
+pub async fn connect_query<S>(
+    messages: &mut Messages<S>,
+    sql: &str,
+    mut parameters: Parameters,
+) -> Result<Parameters, Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    const WANTED: [u8; 4] = [tag::ERROR_RESPONSE, tag::NOTICE_RESPONSE, tag::PARAMETER_STATUS, tag::READY_FOR_QUERY];
+    const WANTED: [u8; 4] = [
+        tag::ERROR_RESPONSE,
+        tag::NOTICE_RESPONSE,
+        tag::PARAMETER_STATUS,
+        tag::READY_FOR_QUERY,
+    ];
     let mut out = Vec::new();
     write::query(&mut out, sql.as_bytes());
-    messages.stream.write_all(&out).await.map_err(Failure::Lost)?;
+    messages
+        .stream
+        .write_all(&out)
+        .await
+        .map_err(Failure::Lost)?;
     loop {
         let message = messages.skip_or_next(&WANTED).await?;
         match message.tag {
-            tag::ERROR_RESPONSE => tracing::warn!(error = text(&message.body), "connect_query failed"),
-            tag::NOTICE_RESPONSE => tracing::info!(notice = text(&message.body), "notice from the server"),
+            tag::ERROR_RESPONSE => {
+                tracing::warn!(error = text(&message.body), "connect_query failed")
+            }
+            tag::NOTICE_RESPONSE => {
+                tracing::info!(notice = text(&message.body), "notice from the server")
+            }
             tag::PARAMETER_STATUS => {
                 let (name, value) = status(&message.body)?;
                 parameters = parameters.with(&name, &value, Origin::Reported);
             }
             tag::READY_FOR_QUERY => return idle(&message.body).map(|()| parameters),
-            tag::COPY_IN_RESPONSE | tag::COPY_BOTH_RESPONSE => return Err(Failure::Unexpected(message.tag)),
+            tag::COPY_IN_RESPONSE | tag::COPY_BOTH_RESPONSE => {
+                return Err(Failure::Unexpected(message.tag));
+            }
             _ => {}
         }
     }

@@ -26,14 +26,18 @@ impl Stream {
                 set_options(&stream, general)?;
                 Ok(Stream::Tcp(stream))
             }
-            Address::Unix(path) => UnixStream::connect(kernel_name(path)?).await.map(Stream::Unix),
+            Address::Unix(path) => UnixStream::connect(kernel_name(path)?)
+                .await
+                .map(Stream::Unix),
         }
     }
 
     /// Our end; a Unix socket's has no name of its own and is called as the server's.
     pub fn local(&self, peer: &Address) -> Address {
         match self {
-            Stream::Tcp(stream) => stream.local_addr().map_or_else(|_| peer.clone(), Address::Tcp),
+            Stream::Tcp(stream) => stream
+                .local_addr()
+                .map_or_else(|_| peer.clone(), Address::Tcp),
             Stream::Unix(_) => peer.clone(),
         }
     }
@@ -49,7 +53,9 @@ impl Stream {
 
 /// A path that starts with `@` is in the abstract namespace, which the kernel marks with a NUL (unix(7)).
 fn kernel_name(path: &Path) -> io::Result<String> {
-    let text = path.to_str().ok_or_else(|| io::Error::other("the socket's path is not UTF-8"))?;
+    let text = path
+        .to_str()
+        .ok_or_else(|| io::Error::other("the socket's path is not UTF-8"))?;
     Ok(match text.strip_prefix('@') {
         Some(name) => format!("\0{name}"),
         None => text.to_owned(),
@@ -68,7 +74,8 @@ fn set_options(stream: &TcpStream, general: &General) -> io::Result<()> {
     }
     #[cfg(target_os = "linux")]
     if general.tcp_user_timeout > 0 {
-        socket.set_tcp_user_timeout(Some(Duration::from_millis(general.tcp_user_timeout.into())))?;
+        socket
+            .set_tcp_user_timeout(Some(Duration::from_millis(general.tcp_user_timeout.into())))?;
     }
     Ok(())
 }
@@ -90,7 +97,11 @@ fn keepalive(general: &General) -> TcpKeepalive {
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Stream::Tcp(stream) => Pin::new(stream).poll_read(context, into),
             Stream::Unix(stream) => Pin::new(stream).poll_read(context, into),
@@ -99,7 +110,11 @@ impl AsyncRead for Stream {
 }
 
 impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Stream::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
             Stream::Unix(stream) => Pin::new(stream).poll_write(context, bytes),

@@ -40,12 +40,29 @@ impl Rig {
         let database = config.database("db").unwrap();
         let (shared, control) = Shared::new(config, CancelKeys::new([1; 16]), [2; 16]);
         let polls: Vec<mio::Poll> = (0..WORKERS).map(|_| mio::Poll::new().unwrap()).collect();
-        let mailbox = |poll: &mio::Poll| Mailbox::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
-        assert!(shared.workers.set(polls.iter().map(mailbox).collect()).is_ok());
+        let mailbox = |poll: &mio::Poll| {
+            Mailbox::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap())
+        };
+        assert!(
+            shared
+                .workers
+                .set(polls.iter().map(mailbox).collect())
+                .is_ok()
+        );
         let user = database.forced_user.clone().unwrap_or("app".into());
-        let pool = shared.pools.write().unwrap().open(&shared, &database, &user);
+        let pool = shared
+            .pools
+            .write()
+            .unwrap()
+            .open(&shared, &database, &user);
         let credentials = Credentials::new(users(secret));
-        Rig { shared, credentials, pool, control, _polls: polls }
+        Rig {
+            shared,
+            credentials,
+            pool,
+            control,
+            _polls: polls,
+        }
     }
 
     async fn connect(&self) -> Result<LoggedIn, DialError> {
@@ -68,7 +85,9 @@ struct Fake {
 
 impl Fake {
     async fn listen() -> Fake {
-        Fake { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
+        Fake {
+            listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        }
     }
 
     fn port(&self) -> u16 {
@@ -123,9 +142,9 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Peer<S> {
 
     fn parameter(&self, name: &str) -> Option<String> {
         match self.packet() {
-            StartupPacket::Startup(startup) => {
-                startup.parameter(name.as_bytes()).map(|value| String::from_utf8(value.to_vec()).unwrap())
-            }
+            StartupPacket::Startup(startup) => startup
+                .parameter(name.as_bytes())
+                .map(|value| String::from_utf8(value.to_vec()).unwrap()),
             other => panic!("{other:?}"),
         }
     }
@@ -172,7 +191,13 @@ fn welcome(out: &mut Vec<u8>) {
 }
 
 fn error(out: &mut Vec<u8>, sqlstate: SqlState, message: &str) {
-    let report = Report { severity: Severity::Fatal, sqlstate, message, detail: None, hint: None };
+    let report = Report {
+        severity: Severity::Fatal,
+        sqlstate,
+        message,
+        detail: None,
+        hint: None,
+    };
     write::error_response(out, &report);
 }
 

@@ -37,11 +37,32 @@ impl Rig {
         self.shared.ledger().open_in_pool(self.pool.id)
     }
 
+    /// Waits for `count` messages to any worker.
+    async fn wait_for_any(&self, count: usize) -> Vec<(usize, Mail)> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            for worker in 0..WORKERS {
+                all.extend(
+                    self.mail(worker)
+                        .into_iter()
+                        .map(|message| (worker, mail(message, self.pool.id))),
+                );
+            }
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(all.len(), count, "{all:?}");
+        all
+    }
+
     /// Waits for `count` messages to a worker.
     async fn wait_for(&self, worker: usize, count: usize) -> Vec<Mail> {
         let mut all = Vec::new();
         while all.len() < count {
-            all.extend(self.mail(worker).into_iter().map(|message| mail(message, self.pool.id)));
+            all.extend(
+                self.mail(worker)
+                    .into_iter()
+                    .map(|message| mail(message, self.pool.id)),
+            );
             tokio::task::yield_now().await;
         }
         assert_eq!(all.len(), count, "{all:?}");
@@ -77,9 +98,14 @@ async fn a_new_connection_goes_to_the_worker_that_asked() {
     peer.send(welcome).await;
     dialled.await;
     let mut mail = rig.wait_for(1, 1).await;
-    let Some(Mail::Server(server)) = mail.pop() else { panic!("{mail:?}") };
+    let Some(Mail::Server(server)) = mail.pop() else {
+        panic!("{mail:?}")
+    };
     assert_eq!((server.pid, server.generation, rig.open()), (42, 3, 1));
-    assert!(Arc::ptr_eq(&server.parameters, &rig.pool.welcome.load_full().unwrap()));
+    assert!(Arc::ptr_eq(
+        &server.parameters,
+        &rig.pool.welcome.load_full().unwrap()
+    ));
     assert!(rig.mail(0).is_empty() && rig.pool.last_error.load().is_none());
     drop(server);
     assert_eq!(rig.open(), 0);
@@ -92,7 +118,11 @@ async fn several_are_dialled_at_a_time_and_no_more() {
     let rig = Rig::new(&fake.keys(), "server_connect_concurrency = 3", "x");
     let dialler = rig.dialler();
     (0..8).for_each(|_| rig.ask(&dialler, 0));
-    let mut held = vec![fake.accept().await, fake.accept().await, fake.accept().await];
+    let mut held = vec![
+        fake.accept().await,
+        fake.accept().await,
+        fake.accept().await,
+    ];
     for left in (0..8).rev() {
         let mut next = held.remove(0);
         // All under way are held here: a fourth would be in the backlog by now, since it would have been launched with them.
@@ -108,23 +138,39 @@ async fn several_are_dialled_at_a_time_and_no_more() {
 #[tokio::test]
 async fn while_a_server_fails_one_prober_dials_and_its_success_calls_the_others() {
     let port = refusing_port().await;
-    let rig = Rig::new(&format!("host=127.0.0.1 port={port}"), "server_login_retry = 1", "x");
+    let rig = Rig::new(
+        &format!("host=127.0.0.1 port={port}"),
+        "server_login_retry = 1",
+        "x",
+    );
     let dialler = rig.dialler();
     rig.pool.clients.try_add(0);
     (0..5).for_each(|n| rig.ask(&dialler, n % 2));
-    let (first, second) = (rig.wait_for(0, 2), rig.wait_for(1, 2));
-    let (first, second) = join!(first, second);
-    assert!(first.iter().chain(&second).all(|mail| matches!(mail, Mail::Failed(error) if !error.lasting)));
+    let told = rig.wait_for_any(4).await;
+    assert!(
+        told.iter()
+            .all(|(_, mail)| matches!(mail, Mail::Failed(error) if !error.lasting))
+    );
     assert_eq!(rig.open(), 1, "the prober keeps its place");
     assert!(rig.pool.last_error.load().is_some());
     rig.ask(&dialler, 1);
     assert!(matches!(rig.wait_for(1, 1).await[..], [Mail::Failed(_)]));
 
-    let fake = Fake { listener: TcpListener::bind(("127.0.0.1", port)).await.unwrap() };
+    let fake = Fake {
+        listener: TcpListener::bind(("127.0.0.1", port)).await.unwrap(),
+    };
     let mut peer = fake.accept().await;
     peer.send(welcome).await;
-    assert!(matches!(rig.wait_for(0, 2).await[..], [Mail::Server(_), Mail::PoolChanged]));
-    assert!(matches!(rig.wait_for(1, 1).await[..], [Mail::PoolChanged]));
+    let told = rig.wait_for_any(3).await;
+    let servers = told
+        .iter()
+        .filter(|(_, mail)| matches!(mail, Mail::Server(_)))
+        .count();
+    let called = |worker| {
+        told.iter()
+            .any(|(to, mail)| *to == worker && matches!(mail, Mail::PoolChanged))
+    };
+    assert!(servers == 1 && called(0) && called(1), "{told:?}");
     assert!(rig.pool.last_error.load().is_none());
     let more = tokio::time::timeout(Duration::from_millis(300), fake.listener.accept()).await;
     assert!(more.is_err(), "nobody asked for a second connection");
@@ -153,21 +199,41 @@ async fn a_lasting_refusal_is_told_to_all_and_not_repeated_until_something_chang
     let dialler = rig.dialler();
     (0..3).for_each(|_| rig.ask(&dialler, 0));
     let mut peer = fake.accept().await;
-    peer.send(|out| error(out, SqlState::INVALID_PASSWORD, "no")).await;
+    peer.send(|out| error(out, SqlState::INVALID_PASSWORD, "no"))
+        .await;
     let told = rig.wait_for(0, 3).await;
-    assert!(told.iter().all(|mail| matches!(mail, Mail::Failed(error) if error.lasting && error.message == "no")));
+    assert!(
+        told.iter().all(
+            |mail| matches!(mail, Mail::Failed(error) if error.lasting && error.message == "no")
+        )
+    );
     assert!(matches!(rig.wait_for(1, 1).await[..], [Mail::Failed(_)]));
     assert_eq!(rig.open(), 0);
 
-    // The remembered answer comes without a connection.
+    // The remembered answer comes without a connection, and to whoever waits for an outcome too.
+    let (known, dialled) = (
+        rig.pool.last_error.load_full().unwrap(),
+        rig.pool.dialled.notified(),
+    );
     rig.ask(&dialler, 1);
-    assert!(matches!(&rig.wait_for(1, 1).await[..], [Mail::Failed(error)] if error.message == "no"));
+    dialled.await;
+    assert!(!Arc::ptr_eq(
+        &known,
+        &rig.pool.last_error.load_full().unwrap()
+    ));
+    assert!(
+        matches!(&rig.wait_for(1, 1).await[..], [Mail::Failed(error)] if error.message == "no")
+    );
 
     rig.credentials.users.store(Arc::new(users("right")));
     rig.ask(&dialler, 1);
     let mut peer = fake.accept().await;
     peer.send(write::authentication_cleartext).await;
-    assert_eq!(peer.password().await, "right", "the second connection is the one with the new secret");
+    assert_eq!(
+        peer.password().await,
+        "right",
+        "the second connection is the one with the new secret"
+    );
     peer.send(welcome).await;
     assert!(matches!(rig.wait_for(1, 1).await[..], [Mail::Server(_)]));
 }
@@ -180,7 +246,9 @@ async fn nothing_is_dialled_for_a_paused_or_disabled_database() {
         gate.store(true, Ordering::Relaxed);
         rig.ask(&dialler, 0);
         let mail = rig.wait_for(0, 1).await;
-        assert!(matches!(&mail[..], [Mail::Failed(error)] if error.sqlstate == SqlState::CANNOT_CONNECT_NOW && !error.lasting));
+        assert!(
+            matches!(&mail[..], [Mail::Failed(error)] if error.sqlstate == SqlState::CANNOT_CONNECT_NOW && !error.lasting)
+        );
         gate.store(false, Ordering::Relaxed);
     }
     assert_eq!(rig.open(), 0);
@@ -199,8 +267,20 @@ async fn requests_are_answered_when_the_dialler_ends() {
 }
 
 fn target(rig: &Rig, port: u16, key: &[u8]) -> CancelTarget {
-    let hold = CancelHold { shared: Arc::clone(&rig.shared), worker: 0, server: ServerKey { index: 1, serial: 2 } };
-    CancelTarget { address: Arc::new(Address::Tcp(([127, 0, 0, 1], port).into())), pid: 42, key: key.into(), hold }
+    let hold = CancelHold {
+        shared: Arc::clone(&rig.shared),
+        worker: 0,
+        server: ServerKey {
+            index: 1,
+            serial: 2,
+        },
+    };
+    CancelTarget {
+        address: Arc::new(Address::Tcp(([127, 0, 0, 1], port).into())),
+        pid: 42,
+        key: key.into(),
+        hold,
+    }
 }
 
 #[tokio::test]
@@ -208,13 +288,19 @@ async fn a_cancel_request_holds_the_server_until_it_has_been_taken() {
     let fake = Fake::listen().await;
     let rig = Rig::new(&fake.keys(), "", "x");
     let key = [5; 32];
-    join!(cancel(&rig.shared, target(&rig, fake.port(), &key)), async {
-        let peer = fake.accept().await;
-        assert_eq!(peer.packet(), StartupPacket::Cancel { pid: 42, key: &key });
-        assert!(rig.mail(0).is_empty(), "not before the end of the connection");
-        drop(peer);
-        assert!(matches!(rig.wait_for(0, 1).await[..], [Mail::CancelDone]));
-    });
+    join!(
+        cancel(&rig.shared, target(&rig, fake.port(), &key)),
+        async {
+            let peer = fake.accept().await;
+            assert_eq!(peer.packet(), StartupPacket::Cancel { pid: 42, key: &key });
+            assert!(
+                rig.mail(0).is_empty(),
+                "not before the end of the connection"
+            );
+            drop(peer);
+            assert!(matches!(rig.wait_for(0, 1).await[..], [Mail::CancelDone]));
+        }
+    );
 }
 
 #[tokio::test]
@@ -242,7 +328,10 @@ async fn a_cancel_request_is_given_up_in_time() {
     let fake = Fake::listen().await;
     let rig = Rig::new(&fake.keys(), "cancel_wait_timeout = 4", "x");
     let start = Instant::now();
-    let ((), _peer) = join!(cancel(&rig.shared, target(&rig, fake.port(), &[1; 4])), fake.accept());
+    let ((), _peer) = join!(
+        cancel(&rig.shared, target(&rig, fake.port(), &[1; 4])),
+        fake.accept()
+    );
     assert!(start.elapsed() >= Duration::from_secs(4));
     assert!(matches!(rig.mail(0)[..], [ToWorker::CancelDone(_)]));
 }
@@ -257,7 +346,9 @@ async fn pools_are_kept_warm_for_forced_users_and_for_clients() {
     let mut workers = Vec::new();
     let mut slots = Vec::new();
     for _ in 0..3 {
-        let Some(ToControl::Dial { pool, worker, slot }) = rig.control.recv().await else { panic!("a request") };
+        let Some(ToControl::Dial { pool, worker, slot }) = rig.control.recv().await else {
+            panic!("a request")
+        };
         assert_eq!(pool.id, rig.pool.id);
         workers.push(worker);
         slots.push(slot);
@@ -267,6 +358,9 @@ async fn pools_are_kept_warm_for_forced_users_and_for_clients() {
 
     let mut forced = Rig::new("host=127.0.0.1 port=1 min_pool_size=1 user=owner", "", "x");
     let upkeep = maintenance::spawn(Arc::clone(&forced.shared));
-    assert!(matches!(forced.control.recv().await, Some(ToControl::Dial { .. })));
+    assert!(matches!(
+        forced.control.recv().await,
+        Some(ToControl::Dial { .. })
+    ));
     upkeep.abort();
 }

@@ -9,7 +9,10 @@ use wire::backend::Column;
 #[tokio::test]
 async fn trust_takes_what_the_server_reports_and_asks_for_what_the_database_wants() {
     let fake = Fake::listen().await;
-    let keys = format!("{} dbname=real timezone=Europe/Berlin application_name=weir", fake.keys());
+    let keys = format!(
+        "{} dbname=real timezone=Europe/Berlin application_name=weir",
+        fake.keys()
+    );
     let rig = Rig::new(&keys, "", "x");
     let (outcome, ()) = join!(rig.connect(), async {
         let mut peer = fake.accept().await;
@@ -20,12 +23,19 @@ async fn trust_takes_what_the_server_reports_and_asks_for_what_the_database_want
         assert_eq!(peer.parameter("application_name").as_deref(), Some("weir"));
         assert_eq!(peer.parameter("options"), None);
         peer.send(welcome).await;
-        peer.send(|out| write::parameter_status(out, b"TimeZone", b"GMT")).await;
+        peer.send(|out| write::parameter_status(out, b"TimeZone", b"GMT"))
+            .await;
     });
     let logged_in = outcome.unwrap();
     assert_eq!(logged_in.parameters.value("server_version"), Some("17.1"));
-    assert_eq!((logged_in.pid, &*logged_in.key), (42, [1, 2, 3, 4].as_slice()));
-    assert_eq!(*logged_in.address, Address::Tcp(([127, 0, 0, 1], fake.port()).into()));
+    assert_eq!(
+        (logged_in.pid, &*logged_in.key),
+        (42, [1, 2, 3, 4].as_slice())
+    );
+    assert_eq!(
+        *logged_in.address,
+        Address::Tcp(([127, 0, 0, 1], fake.port()).into())
+    );
     assert!(matches!(logged_in.local, Address::Tcp(local) if local.port() != fake.port()));
 }
 
@@ -37,7 +47,13 @@ async fn messages_may_be_cut_anywhere() {
         let mut peer = fake.accept().await;
         peer.stream.set_nodelay(true).unwrap();
         let mut bytes = Vec::new();
-        let notice = Report { severity: Severity::Notice, sqlstate: SqlState::WARNING, message: "hi", detail: None, hint: None };
+        let notice = Report {
+            severity: Severity::Notice,
+            sqlstate: SqlState::WARNING,
+            message: "hi",
+            detail: None,
+            hint: None,
+        };
         write::notice_response(&mut bytes, &notice);
         welcome(&mut bytes);
         for byte in bytes {
@@ -61,7 +77,8 @@ async fn cleartext_and_md5_answer_with_the_secret() {
     assert!(outcome.is_ok());
     let (outcome, ()) = join!(rig.connect(), async {
         let mut peer = fake.accept().await;
-        peer.send(|out| write::authentication_md5(out, [9, 8, 7, 6])).await;
+        peer.send(|out| write::authentication_md5(out, [9, 8, 7, 6]))
+            .await;
         let expected = auth::md5::response(&Secret::parse("secret"), "app", [9, 8, 7, 6]);
         assert_eq!(Some(peer.password().await), expected);
         peer.send(welcome).await;
@@ -72,7 +89,11 @@ async fn cleartext_and_md5_answer_with_the_secret() {
 #[tokio::test]
 async fn a_forced_user_uses_the_password_of_the_database() {
     let fake = Fake::listen().await;
-    let rig = Rig::new(&format!("{} user=owner password=theirs", fake.keys()), "", "secret");
+    let rig = Rig::new(
+        &format!("{} user=owner password=theirs", fake.keys()),
+        "",
+        "secret",
+    );
     let (outcome, ()) = join!(rig.connect(), async {
         let mut peer = fake.accept().await;
         assert_eq!(peer.parameter("user").as_deref(), Some("owner"));
@@ -84,13 +105,22 @@ async fn a_forced_user_uses_the_password_of_the_database() {
 }
 
 /// The server's part of SCRAM up to its last message, which is returned unsent with the keys of the client.
-async fn scram_server(peer: &mut Peer<TcpStream>, verifier: &ScramVerifier) -> (Vec<u8>, auth::scram::ScramKeys) {
-    peer.send(|out| write::authentication_sasl(out, &[b"SCRAM-SHA-256-PLUS", b"SCRAM-SHA-256"])).await;
+async fn scram_server(
+    peer: &mut Peer<TcpStream>,
+    verifier: &ScramVerifier,
+) -> (Vec<u8>, auth::scram::ScramKeys) {
+    peer.send(|out| write::authentication_sasl(out, &[b"SCRAM-SHA-256-PLUS", b"SCRAM-SHA-256"]))
+        .await;
     let (_, body) = peer.receive().await;
-    let client_first = body.strip_prefix(b"SCRAM-SHA-256\0").unwrap().get(4..).unwrap();
+    let client_first = body
+        .strip_prefix(b"SCRAM-SHA-256\0")
+        .unwrap()
+        .get(4..)
+        .unwrap();
     let server = scram::Server::new(verifier.clone(), Nonce::random(&mut rand::rng()));
     let (server_first, awaiting) = server.client_first(client_first).unwrap();
-    peer.send(|out| write::authentication_sasl_continue(out, &server_first)).await;
+    peer.send(|out| write::authentication_sasl_continue(out, &server_first))
+        .await;
     let (_, client_final) = peer.receive().await;
     let accepted = awaiting.client_final(&client_final).unwrap();
     (accepted.server_final, accepted.keys)
@@ -102,13 +132,18 @@ async fn scram_derives_once_and_keys_learnt_from_a_client_serve_too() {
     let rig = Rig::new(&fake.keys(), "", "secret");
     let verifier = ScramVerifier::from_password(b"secret", b"0123456789abcdef", 4096);
     for derived_before in [false, true] {
-        let known = rig.credentials.derived(rig.pool.id, &auth::Password::new("secret"));
+        let known = rig
+            .credentials
+            .derived(rig.pool.id, &auth::Password::new("secret"));
         assert_eq!(known.is_some(), derived_before);
         let (outcome, ()) = join!(rig.connect(), async {
             let mut peer = fake.accept().await;
             let (server_final, keys) = scram_server(&mut peer, &verifier).await;
-            rig.pool.pass_through.store(Some(Arc::new(Secret::ScramKeys(keys))));
-            peer.send(|out| write::authentication_sasl_final(out, &server_final)).await;
+            rig.pool
+                .pass_through
+                .store(Some(Arc::new(Secret::ScramKeys(keys))));
+            peer.send(|out| write::authentication_sasl_final(out, &server_final))
+                .await;
             peer.send(welcome).await;
         });
         assert!(outcome.is_ok());
@@ -117,7 +152,8 @@ async fn scram_derives_once_and_keys_learnt_from_a_client_serve_too() {
     let (outcome, ()) = join!(rig.connect(), async {
         let mut peer = fake.accept().await;
         let (server_final, _) = scram_server(&mut peer, &verifier).await;
-        peer.send(|out| write::authentication_sasl_final(out, &server_final)).await;
+        peer.send(|out| write::authentication_sasl_final(out, &server_final))
+            .await;
         peer.send(welcome).await;
     });
     assert!(outcome.is_ok());
@@ -137,11 +173,17 @@ async fn a_server_that_does_not_prove_itself_is_refused() {
     let (outcome, ()) = join!(rig.connect(), async {
         let mut peer = fake.accept().await;
         scram_server(&mut peer, &verifier).await;
-        peer.send(|out| write::authentication_sasl_final(out, b"v=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")).await;
+        peer.send(|out| {
+            write::authentication_sasl_final(out, b"v=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+        })
+        .await;
         peer.closed().await;
     });
     let error = expect_err(outcome);
-    assert!(error.lasting && error.message.contains("signature is wrong"), "{error:?}");
+    assert!(
+        error.lasting && error.message.contains("signature is wrong"),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
@@ -150,12 +192,14 @@ async fn too_many_iterations_are_refused() {
     let rig = Rig::new(&fake.keys(), "", "secret");
     let (outcome, ()) = join!(rig.connect(), async {
         let mut peer = fake.accept().await;
-        peer.send(|out| write::authentication_sasl(out, &[b"SCRAM-SHA-256"])).await;
+        peer.send(|out| write::authentication_sasl(out, &[b"SCRAM-SHA-256"]))
+            .await;
         let (_, body) = peer.receive().await;
         let text = String::from_utf8_lossy(&body).into_owned();
         let nonce = text.rsplit_once("r=").unwrap().1;
         let server_first = format!("r={nonce}xyz,s=c2FsdHNhbHQ=,i=2000000000");
-        peer.send(|out| write::authentication_sasl_continue(out, server_first.as_bytes())).await;
+        peer.send(|out| write::authentication_sasl_continue(out, server_first.as_bytes()))
+            .await;
         peer.closed().await;
     });
     assert!(expect_err(outcome).message.contains("2000000000"));
@@ -167,11 +211,15 @@ async fn a_missing_secret_is_lasting_and_names_the_method() {
     let rig = Rig::new(&fake.keys(), "", "md5d51c9a7e9353746a6020f9602d452929");
     let (outcome, ()) = join!(rig.connect(), async {
         let mut peer = fake.accept().await;
-        peer.send(|out| write::authentication_sasl(out, &[b"SCRAM-SHA-256"])).await;
+        peer.send(|out| write::authentication_sasl(out, &[b"SCRAM-SHA-256"]))
+            .await;
         peer.closed().await;
     });
     let error = expect_err(outcome);
-    assert!(error.lasting && error.message.contains("SCRAM-SHA-256"), "{error:?}");
+    assert!(
+        error.lasting && error.message.contains("SCRAM-SHA-256"),
+        "{error:?}"
+    );
     assert_eq!(error.sqlstate, SqlState::INVALID_AUTHORIZATION);
 }
 
@@ -195,18 +243,36 @@ async fn refused_with(answer: &[u8]) -> DialError {
 #[tokio::test]
 async fn the_servers_own_words_reach_us() {
     let mut answer = Vec::new();
-    error(&mut answer, SqlState::INVALID_PASSWORD, "password authentication failed");
+    error(
+        &mut answer,
+        SqlState::INVALID_PASSWORD,
+        "password authentication failed",
+    );
     let refused = refused_with(&answer).await;
-    assert_eq!((refused.sqlstate, refused.lasting), (SqlState::INVALID_PASSWORD, true));
+    assert_eq!(
+        (refused.sqlstate, refused.lasting),
+        (SqlState::INVALID_PASSWORD, true)
+    );
     assert_eq!(refused.message, "password authentication failed");
 
     answer.clear();
-    error(&mut answer, SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already");
+    error(
+        &mut answer,
+        SqlState::TOO_MANY_CONNECTIONS,
+        "sorry, too many clients already",
+    );
     let refused = refused_with(&answer).await;
-    assert_eq!((refused.sqlstate, refused.lasting), (SqlState::TOO_MANY_CONNECTIONS, false));
+    assert_eq!(
+        (refused.sqlstate, refused.lasting),
+        (SqlState::TOO_MANY_CONNECTIONS, false)
+    );
 
     answer.clear();
-    error(&mut answer, SqlState::INVALID_CATALOG_NAME, "database \"db\" does not exist");
+    error(
+        &mut answer,
+        SqlState::INVALID_CATALOG_NAME,
+        "database \"db\" does not exist",
+    );
     assert!(refused_with(&answer).await.lasting);
 }
 
@@ -217,7 +283,10 @@ async fn errors_may_lack_everything() {
     let no_body = refused_with(b"E\0\0\0\x04").await;
     assert_eq!(no_body.sqlstate, SqlState::CONNECTION_REJECTED);
     let bare = refused_with(b"Ecould not fork new process for connection: out of memory\n\0").await;
-    assert_eq!(bare.message, "could not fork new process for connection: out of memory");
+    assert_eq!(
+        bare.message,
+        "could not fork new process for connection: out of memory"
+    );
 }
 
 #[tokio::test]
@@ -258,7 +327,11 @@ async fn a_server_cannot_make_us_hold_much() {
         while peer.stream.write_all(&status).await.is_ok() {}
     };
     let (outcome, ()) = join!(rig.connect(), endless);
-    assert!(expect_err(outcome).message.contains("more than a log-in can need"));
+    assert!(
+        expect_err(outcome)
+            .message
+            .contains("more than a log-in can need")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,7 +343,10 @@ async fn a_silent_server_is_given_up_after_server_connect_timeout() {
     let error = expect_err(outcome);
     assert!(error.message.contains("server_connect_timeout") && !error.lasting);
     let took = start.elapsed();
-    assert!(took >= Duration::from_secs(7) && took < Duration::from_secs(8), "{took:?}");
+    assert!(
+        took >= Duration::from_secs(7) && took < Duration::from_secs(8),
+        "{took:?}"
+    );
 }
 
 #[tokio::test]
@@ -279,7 +355,8 @@ async fn an_older_server_negotiates_and_keys_may_be_long() {
     let rig = Rig::new(&fake.keys(), "", "secret");
     let (outcome, ()) = join!(rig.connect(), async {
         let mut peer = fake.accept().await;
-        peer.send(|out| write::negotiate_protocol_version(out, PROTOCOL_3_0, &[])).await;
+        peer.send(|out| write::negotiate_protocol_version(out, PROTOCOL_3_0, &[]))
+            .await;
         peer.send(welcome).await;
     });
     assert!(outcome.is_ok());
@@ -308,7 +385,14 @@ async fn a_server_that_cannot_negotiate_is_asked_for_3_0_and_remembered() {
             let mut peer = fake.accept().await;
             assert_eq!(peer.version(), PROTOCOL_3_2);
             if says_why {
-                peer.send(|out| error(out, SqlState::FEATURE_NOT_SUPPORTED, "unsupported frontend protocol 3.2")).await;
+                peer.send(|out| {
+                    error(
+                        out,
+                        SqlState::FEATURE_NOT_SUPPORTED,
+                        "unsupported frontend protocol 3.2",
+                    )
+                })
+                .await;
             }
             drop(peer);
             let mut peer = fake.accept().await;
@@ -328,18 +412,33 @@ async fn a_server_that_cannot_negotiate_is_asked_for_3_0_and_remembered() {
 #[tokio::test]
 async fn what_connect_query_sets_belongs_to_the_connection() {
     let fake = Fake::listen().await;
-    let rig = Rig::new(&format!("{} connect_query='SET TimeZone TO GMT; SELECT much'", fake.keys()), "", "secret");
+    let rig = Rig::new(
+        &format!(
+            "{} connect_query='SET TimeZone TO GMT; SELECT much'",
+            fake.keys()
+        ),
+        "",
+        "secret",
+    );
     let (outcome, ()) = join!(rig.connect(), async {
         let mut peer = fake.accept().await;
         peer.send(welcome).await;
-        assert_eq!(peer.receive().await, (b'Q', b"SET TimeZone TO GMT; SELECT much\0".to_vec()));
-        peer.send(|out| write::parameter_status(out, b"TimeZone", b"GMT")).await;
+        assert_eq!(
+            peer.receive().await,
+            (b'Q', b"SET TimeZone TO GMT; SELECT much\0".to_vec())
+        );
+        peer.send(|out| write::parameter_status(out, b"TimeZone", b"GMT"))
+            .await;
         peer.send(|out| write::command_complete(out, b"SET")).await;
-        peer.send(|out| write::row_description(out, &[Column::new(b"much", 25, -1)])).await;
+        peer.send(|out| write::row_description(out, &[Column::new(b"much", 25, -1)]))
+            .await;
         let large = vec![b'x'; 3_000_000];
-        peer.send(|out| write::data_row(out, [Some(large.as_slice())])).await;
-        peer.send(|out| error(out, SqlState::SYNTAX_ERROR, "and then it failed")).await;
-        peer.send(|out| write::ready_for_query(out, TransactionStatus::Idle)).await;
+        peer.send(|out| write::data_row(out, [Some(large.as_slice())]))
+            .await;
+        peer.send(|out| error(out, SqlState::SYNTAX_ERROR, "and then it failed"))
+            .await;
+        peer.send(|out| write::ready_for_query(out, TransactionStatus::Idle))
+            .await;
     });
     assert_eq!(outcome.unwrap().parameters.value("TimeZone"), Some("GMT"));
 
@@ -347,7 +446,8 @@ async fn what_connect_query_sets_belongs_to_the_connection() {
         let mut peer = fake.accept().await;
         peer.send(welcome).await;
         peer.receive().await;
-        peer.send(|out| write::ready_for_query(out, TransactionStatus::InTransaction)).await;
+        peer.send(|out| write::ready_for_query(out, TransactionStatus::InTransaction))
+            .await;
         peer.closed().await;
     });
     assert!(expect_err(outcome).message.contains("transaction"));
