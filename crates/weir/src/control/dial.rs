@@ -187,12 +187,9 @@ impl Attempt<'_> {
     /// The forced user's password, else the server user's secret in `auth_file`, else what a client's log-in revealed. A client's
     /// secret is never used for a forced user.
     fn secrets(&self) -> Vec<Arc<Secret>> {
-        let forced = self
-            .database
-            .forced_user
-            .as_ref()
-            .and(self.database.password.as_ref());
-        let forced = forced.map(|password| Arc::new(Secret::parse(password.expose())));
+        let is_forced = self.database.forced_user.as_deref() == Some(&*self.pool.server_user);
+        let password = self.database.password.as_ref().filter(|_| is_forced);
+        let forced = password.map(|password| Arc::new(Secret::parse(password.expose())));
         let listed = self.credentials.users.load().lookup(&self.pool.server_user);
         let learnt = self
             .pool

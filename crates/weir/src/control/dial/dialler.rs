@@ -309,6 +309,10 @@ impl Line {
         self.pool.last_error.store(None);
         let recovered = self.health.backoff.is_failing();
         self.health = Health::default();
+        let (database, user) = (&self.pool.database_name, &self.pool.server_user);
+        if self.shared.config.load().general.log_connections {
+            tracing::info!(%database, %user, address = ?logged_in.address, pid = logged_in.pid, "new connection to server");
+        }
         if let Err(error) = request.serve(logged_in, generation) {
             tracing::error!(
                 error = error.message,
@@ -316,7 +320,7 @@ impl Line {
             );
         }
         if recovered {
-            tracing::info!(database = %self.pool.database_name, user = %self.pool.server_user, "the server lets us in again");
+            tracing::info!(%database, %user, "the server lets us in again");
             self.shared.tell_all(|| ToWorker::PoolChanged(self.pool.id));
         }
     }

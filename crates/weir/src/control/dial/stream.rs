@@ -4,14 +4,15 @@
 use crate::shared::Address;
 use settings::General;
 use socket2::{SockRef, TcpKeepalive};
-use std::io;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 pub enum Stream {
     Tcp(TcpStream),
@@ -21,11 +22,7 @@ pub enum Stream {
 impl Stream {
     pub async fn connect(address: &Address, general: &General) -> io::Result<Stream> {
         match address {
-            Address::Tcp(address) => {
-                let stream = TcpStream::connect(address).await?;
-                set_options(&stream, general)?;
-                Ok(Stream::Tcp(stream))
-            }
+            Address::Tcp(address) => connect_tcp(*address, general).await.map(Stream::Tcp),
             Address::Unix(path) => UnixStream::connect(kernel_name(path)?)
                 .await
                 .map(Stream::Unix),
@@ -51,6 +48,21 @@ impl Stream {
     }
 }
 
+/// Buffers count for the window only if they are set before the connection is opened.
+async fn connect_tcp(address: SocketAddr, general: &General) -> io::Result<TcpStream> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    set_options(&socket, general)?;
+    let stream = socket.connect(address).await?;
+    // Nobody listens on a local port that the kernel may give to ourselves: then we have reached ourselves.
+    if stream.local_addr()? == address {
+        return Err(ErrorKind::ConnectionRefused.into());
+    }
+    Ok(stream)
+}
+
 /// A path that starts with `@` is in the abstract namespace, which the kernel marks with a NUL (unix(7)).
 fn kernel_name(path: &Path) -> io::Result<String> {
     let text = path
@@ -62,8 +74,8 @@ fn kernel_name(path: &Path) -> io::Result<String> {
     })
 }
 
-fn set_options(stream: &TcpStream, general: &General) -> io::Result<()> {
-    let socket = SockRef::from(stream);
+fn set_options(socket: &TcpSocket, general: &General) -> io::Result<()> {
+    let socket = SockRef::from(socket);
     socket.set_tcp_nodelay(true)?;
     if general.tcp_keepalive {
         socket.set_tcp_keepalive(&keepalive(general))?;

@@ -183,3 +183,34 @@ async fn a_refused_connection_names_the_address() {
         "{error:?}"
     );
 }
+
+#[tokio::test]
+async fn sockets_have_the_options_of_the_configuration() {
+    let fake = Fake::listen().await;
+    let settings = "tcp_keepidle = 33\ntcp_keepintvl = 7\ntcp_keepcnt = 5\ntcp_user_timeout = 9000\ntcp_socket_buffer = 20000";
+    let rig = Rig::new(&fake.keys(), settings, "x");
+    let (outcome, ()) = join!(rig.connect(), async {
+        fake.accept().await.send(welcome).await;
+    });
+    let socket = socket2::Socket::from(outcome.unwrap().stream.into_socket().unwrap());
+    assert!(
+        socket.tcp_nodelay().unwrap()
+            && socket.keepalive().unwrap()
+            && socket.nonblocking().unwrap()
+    );
+    assert_eq!(
+        socket.tcp_keepalive_time().unwrap(),
+        Duration::from_secs(33)
+    );
+    assert_eq!(
+        socket.tcp_keepalive_interval().unwrap(),
+        Duration::from_secs(7)
+    );
+    assert_eq!(socket.tcp_keepalive_retries().unwrap(), 5);
+    assert_eq!(
+        socket.tcp_user_timeout().unwrap(),
+        Some(Duration::from_secs(9))
+    );
+    // Linux doubles what it is asked for.
+    assert!((20_000..=40_000).contains(&socket.recv_buffer_size().unwrap()));
+}
