@@ -1,5 +1,6 @@
 //! The bench inside a virtual machine of its own, for what the machine around it does not give:
-//! instructions counted one by one, and more open files than a process may have here.
+//! instructions counted one by one, and more open files than a process may have here. It is interpreted, so it is slow, and exact
+//! whatever else its host does: its clock is the instruction.
 //!
 //! The guest is a kernel named by `BENCH_KERNEL` and an initial file system made of the programs that are compared and the libraries
 //! they load; it runs this same program and prints its figures on the serial line.
@@ -22,13 +23,20 @@ const CLOCK: &str = "bench.clock=instructions";
 const MARK: &str = "FIGURES ";
 const FINISHED: &str = "BENCH FINISHED";
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Machine {
-    /// Interpreted, one nanosecond of its time for each instruction.
-    Emulated,
-    /// At full speed, through KVM.
-    Virtual,
-}
+/// An interpreted machine with one processor, one nanosecond of whose time passes with each instruction.
+const MACHINE: [&str; 10] = [
+    "-accel",
+    "tcg",
+    "-icount",
+    "shift=0,sleep=off",
+    "-cpu",
+    "max",
+    "-smp",
+    "1",
+    "-m",
+    "6G",
+];
+const KERNEL_WORDS: &str = "console=ttyS0 quiet panic=-1 clocksource=tsc tsc=reliable";
 
 /// Whether this very process runs where CPU time counts instructions.
 pub fn clock_is_instructions() -> bool {
@@ -37,7 +45,7 @@ pub fn clock_is_instructions() -> bool {
 }
 
 /// Runs `arguments` of the bench in a guest and takes its figures over.
-pub fn run(machine: Machine, arguments: &[String], figures: &mut Figures) -> Result<()> {
+pub fn run(arguments: &[String], figures: &mut Figures) -> Result<()> {
     let kernel = std::env::var_os("BENCH_KERNEL")
         .context("name a kernel image (vmlinuz) by BENCH_KERNEL")?;
     let folder = tempfile::TempDir::with_prefix("weir-bench-guest-")?;
@@ -45,7 +53,7 @@ pub fn run(machine: Machine, arguments: &[String], figures: &mut Figures) -> Res
     build(&folder.path().join("root"), arguments)?;
     pack(&folder.path().join("root"), &files)?;
     let mut qemu = Command::new("qemu-system-x86_64")
-        .args(machine.arguments())
+        .args(MACHINE)
         .args([
             "-nographic",
             "-no-reboot",
@@ -57,10 +65,7 @@ pub fn run(machine: Machine, arguments: &[String], figures: &mut Figures) -> Res
         .arg(kernel)
         .arg("-initrd")
         .arg(&files)
-        .args([
-            "-append",
-            &format!("console=ttyS0 quiet panic=-1 {}", machine.kernel_words()),
-        ])
+        .args(["-append", &format!("{KERNEL_WORDS} {CLOCK}")])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -70,33 +75,6 @@ pub fn run(machine: Machine, arguments: &[String], figures: &mut Figures) -> Res
     qemu.wait()?;
     figures.take_over(lines?);
     Ok(())
-}
-
-impl Machine {
-    fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Emulated => &[
-                "-accel",
-                "tcg",
-                "-icount",
-                "shift=0,sleep=off",
-                "-cpu",
-                "max",
-                "-smp",
-                "1",
-                "-m",
-                "3G",
-            ],
-            Self::Virtual => &["-accel", "kvm", "-cpu", "host", "-smp", "2", "-m", "8G"],
-        }
-    }
-
-    fn kernel_words(self) -> &'static str {
-        match self {
-            Self::Emulated => "clocksource=tsc tsc=reliable bench.clock=instructions",
-            Self::Virtual => "",
-        }
-    }
 }
 
 /// Reads the guest's serial line to its end: progress goes on to stderr, figures are collected.

@@ -27,7 +27,6 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 
 use crate::figures::{Figures, Run, Samples};
-use crate::guest::Machine;
 use crate::lab::{Lab, Scale};
 use crate::measures::Measure;
 use crate::party::WEIR_IO_URING;
@@ -74,20 +73,17 @@ fn measure(arguments: &Arguments, figures: &mut Figures, path: &Path) -> Result<
     let guests = std::env::var_os("BENCH_KERNEL").is_some();
     let (elsewhere, here): (Vec<&Measure>, Vec<&Measure>) = chosen
         .into_iter()
-        .partition(|measure| guests && measure.guest().is_some());
+        .partition(|measure| guests && measure.wants_guest());
     let mut failed = if here.is_empty() {
         Vec::new()
     } else {
         measure_here(arguments, &here, figures, path)?
     };
     for measure in elsewhere {
-        let Some(machine) = measure.guest() else {
-            continue;
-        };
         eprintln!("{}: {}, in a guest", measure.name, measure.title);
         let mut words: Vec<String> = vec![measure.name.to_owned()];
         words.extend(arguments.quick.then(|| "--quick".to_owned()));
-        if let Err(error) = guest::run(machine, &words, figures) {
+        if let Err(error) = guest::run(&words, figures) {
             eprintln!("  {error:#}");
             failed.push(measure.name);
         }
@@ -119,7 +115,7 @@ fn measure_here(
     );
     let mut failed = Vec::new();
     for measure in chosen {
-        if measure.guest() == Some(Machine::Emulated) {
+        if measure.name == "instructions" && measure.wants_guest() {
             eprintln!(
                 "{}: left out; needs an emulated machine, for which BENCH_KERNEL names a kernel",
                 measure.name

@@ -232,7 +232,10 @@ const METHOD: &str = "## Method
   pooler's sockets in the context of another process (half of loopback's receive path) is not in it, for any party.
 - PgBouncer and Weir read the same configuration file; Weir's adds `reactor` and `worker_threads` (one worker unless the row says otherwise, as PgBouncer has one thread). Logging of connections is off for both. HAProxy runs one thread in TCP mode without a pool.
 - Transactions come from `pgbench -S`; connections, crowds and transfers from a generator that is part of the bench: one thread on epoll, SCRAM keys derived once, sources spread over 127.1.0.0/16.
-- Instructions are counted by the processor (`perf stat -e instructions:u,instructions:k`) where the machine allows it. Virtual machines often do not: then the columns are missing.
+- Instructions are counted by the processor (`perf stat -e instructions:u,instructions:k`) where the machine allows it; the columns stand beside the CPU time then. Virtual machines often do not. Where they do not, all instructions are
+  counted in an interpreted machine (QEMU with `-icount shift=0`, one processor, a Debian kernel) whose clock advances one nanosecond for each instruction, so that CPU time is a count of instructions; the user part comes from valgrind's
+  callgrind. Both are the difference between a longer and a shorter run, divided by the transactions between them, and hardly vary. On one processor more messages arrive together than on two: such counts are lower than perf's, for all parties.
+- The 100,000 idle clients need as many open files. Where a process may not have them, the measure runs in that same interpreted machine, or with as many clients as are allowed: the column \"idle clients\" says how many there were.
 - Memory for each idle client is the growth of the proportional set size of a fresh process, after a first hundred clients, divided by the clients that were added.
 - SELECT returns rows of 1,000 bytes; COPY moves lines of 100 bytes, in as messages of 8 KiB. A slow reader stops reading for 0.3 s in the middle of a result of 400 MB; \"memory grown\" is the peak of the resident set above its size before.
 

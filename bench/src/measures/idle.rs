@@ -3,13 +3,16 @@
 use anyhow::{Context, Result};
 
 use crate::figures::Samples;
-use crate::lab::{self, Lab, Values};
+use crate::guest;
+use crate::lab::{self, Lab, Scale, Values};
 use crate::party::{Auth, POOL, POOLERS, Party};
 use crate::pgbench::{Length, Load, Protocol};
 use crate::probe::{self, Expected};
 use crate::swarm::Then;
 
 const IN_FLIGHT: usize = 100;
+const ALONE: &str = "alone";
+const BESIDE: &str = "beside idle clients";
 const IDLE: u64 = 100_000;
 /// Open files that a process needs for the whole crowd.
 pub const FILES: u64 = IDLE + FILES_FOR_OTHERS;
@@ -57,55 +60,71 @@ pub fn crowd(lab: &Lab, samples: &mut Samples) -> Result<()> {
             .start(kind, Auth::Trust)
             .and_then(|party| beside_idle(lab, &party, samples))
         {
-            samples.fail("alone", &kind, &error);
-            samples.fail("beside idle clients", &kind, &error);
+            samples.fail(ALONE, &kind, &error);
+            samples.fail(BESIDE, &kind, &error);
         }
     }
     Ok(())
 }
 
+/// How often and how long the active clients run.
+struct Plan {
+    before: usize,
+    beside: usize,
+    after: usize,
+    seconds: u32,
+}
+
+impl Plan {
+    fn of(scale: Scale) -> Self {
+        match scale {
+            // Where nothing disturbs a run, and each second takes a minute, one says it all.
+            _ if guest::clock_is_instructions() => Self {
+                before: 1,
+                beside: 1,
+                after: 0,
+                seconds: 1,
+            },
+            Scale::Quick => Self {
+                before: 1,
+                beside: 1,
+                after: 0,
+                seconds: 1,
+            },
+            Scale::Full => Self {
+                before: 3,
+                beside: 5,
+                after: 2,
+                seconds: 4,
+            },
+        }
+    }
+}
+
 fn beside_idle(lab: &Lab, party: &Party, samples: &mut Samples) -> Result<()> {
-    let (before, after) = lab.scale.pick((3, 2), (1, 0));
+    let plan = Plan::of(lab.scale);
+    let load = Load {
+        length: Length::Seconds(plan.seconds),
+        ..LOAD
+    };
+    let rounds = |samples: &mut Samples, variant, count| {
+        for round in 1..=count {
+            samples.take(variant, round, &party.kind, || {
+                lab.load(party, load, POOL.into())
+            });
+        }
+    };
     lab.warm_up(party, LOAD, POOL.into())?;
-    rounds(lab, party, samples, "alone", before);
+    rounds(samples, ALONE, plan.before);
     let most = lab::open_files().saturating_sub(FILES_FOR_OTHERS);
     let count = lab.scale.pick(IDLE, 2000).min(most) as usize;
     let mut swarm = lab.swarm(party)?;
     let wall = swarm.open(count, IN_FLIGHT, Then::AskAndHold)?;
-    samples.add(
-        "beside idle clients",
-        &party.kind,
-        "open_s",
-        wall.as_secs_f64(),
-    );
-    samples.add(
-        "beside idle clients",
-        &party.kind,
-        "idle_clients",
-        count as f64,
-    );
-    rounds(
-        lab,
-        party,
-        samples,
-        "beside idle clients",
-        lab.scale.rounds(),
-    );
+    samples.add(BESIDE, &party.kind, "open_s", wall.as_secs_f64());
+    samples.add(BESIDE, &party.kind, "idle_clients", count as f64);
+    rounds(samples, BESIDE, plan.beside);
     swarm.close()?;
     lab.settle(party)?;
-    rounds(lab, party, samples, "alone", after);
+    rounds(samples, ALONE, plan.after);
     Ok(())
-}
-
-fn rounds(lab: &Lab, party: &Party, samples: &mut Samples, variant: &str, count: usize) {
-    let load = Load {
-        protocol: Protocol::Simple,
-        clients: 32,
-        length: Length::Seconds(lab.scale.pick(4, 1)),
-    };
-    for round in 1..=count {
-        samples.take(variant, round, &party.kind, || {
-            lab.load(party, load, POOL.into())
-        });
-    }
 }

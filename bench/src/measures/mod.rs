@@ -11,7 +11,7 @@ mod transactions;
 use anyhow::Result;
 
 use crate::figures::Samples;
-use crate::guest::{self, Machine};
+use crate::guest;
 use crate::lab::{self, Lab};
 
 pub struct Measure {
@@ -89,12 +89,12 @@ pub const ALL: [Measure; 13] = [
 ];
 
 impl Measure {
-    /// The guest that this measure needs, because the machine at hand does not give what it takes.
-    pub fn guest(&self) -> Option<Machine> {
+    /// Whether the machine at hand does not give what this measure takes, and the guest does.
+    pub fn wants_guest(&self) -> bool {
         match self.name {
-            "instructions" if !guest::clock_is_instructions() => Some(Machine::Emulated),
-            "idle-crowd" if lab::open_files() < idle::FILES => Some(Machine::Virtual),
-            _ => None,
+            "instructions" => !guest::clock_is_instructions(),
+            "idle-crowd" => lab::open_files() < idle::FILES,
+            _ => false,
         }
     }
 }
