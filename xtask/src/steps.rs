@@ -87,7 +87,7 @@ pub fn all(here: &Workspace) -> Vec<Step> {
         Step::new("fetch PostgreSQL", &["build"], |here| {
             run(command(here, here.built.join("examples/fetch")).args(POSTGRES_MAJORS))
         }),
-        Step::new("tests", &["build", "tools", "fetch PostgreSQL"], |here| {
+        Step::new("tests", &["build", "fetch PostgreSQL"], |here| {
             count_tests(command(here, "cargo").args(["test", "--workspace", "--no-fail-fast"]))
         }),
         Step::new("demo", &["build"], |here| {
