@@ -200,7 +200,8 @@ impl Listeners {
                 Door::Tcp { .. } => &mut serving.tcp,
                 Door::Unix { .. } => &mut serving.unix,
             };
-            let door = AsyncFd::with_interest(door, tokio::io::Interest::READABLE)?;
+            // SAFETY: the door owns its descriptor, which stays open and the same until the task that accepts from it ends.
+            let door = unsafe { AsyncFd::register_with_interest(door, tokio::io::Interest::READABLE) }?;
             kind.push(tokio::spawn(accept(door, Arc::clone(reception))).abort_handle());
         }
         Ok(serving)

@@ -11,6 +11,9 @@ mod refusal;
 mod startup;
 mod verifiers;
 
+#[cfg(test)]
+mod tests;
+
 use crate::control::auth_query::AuthQueries;
 use crate::control::cancel_request::CancelRequests;
 use crate::control::console_client::{ConsoleClient, ConsoleSocket, Privilege};

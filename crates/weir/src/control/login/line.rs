@@ -179,7 +179,9 @@ fn watch(channel: &mut Option<Channel>) -> io::Result<&AsyncFd<Socket>> {
     if let Some(Channel::Fresh(_)) = channel
         && let Some(Channel::Fresh(socket)) = channel.take()
     {
-        *channel = Some(Channel::Watched(AsyncFd::new(socket)?));
+        // SAFETY: the socket owns its descriptor, which stays open and the same until `into_inner` gives it back.
+        let registered = unsafe { AsyncFd::register(socket) };
+        *channel = Some(Channel::Watched(registered?));
     }
     match channel {
         Some(Channel::Watched(watched)) => Ok(watched),
