@@ -13,7 +13,9 @@ pub use expected::Own;
 pub use from_client::ClientSide;
 pub use from_server::Reply;
 
-use crate::statements::{ClientStatements, ServerStatements, Statement, StatementId, write_close};
+use crate::statements::{
+    ClientStatements, Forgotten, Progress, Segment, ServerStatements, Standing, Statement, StatementId, write_close, write_marker,
+};
 use expected::{Expected, Parsed, ParsedFor};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -81,19 +83,20 @@ enum Flow {
     Skipping,
 }
 
-/// What is known of the server's unnamed statement.
+/// Whose the server's unnamed statement will be once it has read what has been sent to it.
 #[derive(Clone, Debug)]
-enum Unnamed {
-    Nothing,
-    Is(StatementId),
-    Unknown,
-}
-
-/// Whether the server's unnamed statement is the client's in this lease.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum UnnamedIs {
     SomebodyElses,
-    TheClients,
+    /// The client's in this lease, be it none; and the segment in which it was made so.
+    TheClients { statement: Option<Arc<Statement>>, since: Segment },
+}
+
+/// Whether the server keeps a transaction open until a Sync comes, which has not been sent.
+/// (Protocol: "Extended Query": the implicit transaction ends at Sync)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Series {
+    Closed,
+    Open,
 }
 
 /// Prepared statements on this server connection.
@@ -110,10 +113,19 @@ pub struct Conversation {
     flow: Flow,
     copy_in: CopyIn,
     prepared: Prepared,
-    unnamed: Unnamed,
+    /// The server's unnamed statement, as it has confirmed it.
+    unnamed: Option<StatementId>,
     unnamed_is: UnnamedIs,
+    progress: Progress,
+    series: Series,
+    /// A portal whose execution drops all named statements.
+    deallocating_portal: Option<Box<[u8]>>,
     trust: Trust,
 }
+
+/// Beyond so many replies owed, what is kept from the server is accompanied by something that is not: the server's pace then bounds
+/// how much a client can make Weir note.
+const WITHHELD_MAX: usize = 1000;
 
 /// Whether the connection can serve another client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,8 +150,11 @@ impl Conversation {
                 Some(max) => Prepared::Shared(ServerStatements::new(max)),
                 None => Prepared::Raw,
             },
-            unnamed: Unnamed::Nothing,
+            unnamed: None,
             unnamed_is: UnnamedIs::SomebodyElses,
+            progress: Progress::default(),
+            series: Series::Closed,
+            deallocating_portal: None,
             trust: Trust::Full,
         }
     }
@@ -158,6 +173,7 @@ impl Conversation {
     #[inline]
     pub fn is_settled(&self) -> bool {
         self.expected.is_empty()
+            && self.series == Series::Closed
             && self.status == TransactionStatus::Idle
             && self.flow == Flow::Normal
             && self.copy_in == CopyIn::No
@@ -174,9 +190,9 @@ impl Conversation {
         self.trust == Trust::Farewell
     }
 
-    /// The server owes replies.
+    /// The server owes replies, or waits for a Sync.
     pub fn is_busy(&self) -> bool {
-        !self.expected.is_empty()
+        !self.expected.is_empty() || self.series == Series::Open || self.flow == Flow::Skipping
     }
 
     pub fn prepared_statements(&self) -> usize {
@@ -186,59 +202,118 @@ impl Conversation {
         }
     }
 
+    /// The shared statements by their names on the server, and what is known of each.
+    pub fn statements(&self) -> impl Iterator<Item = (Vec<u8>, Standing)> {
+        let shared = match &self.prepared {
+            Prepared::Shared(statements) => Some(statements.iter(self.progress)),
+            Prepared::Raw => None,
+        };
+        shared.into_iter().flatten().map(|(name, standing)| (name.to_vec(), standing))
+    }
+
+    /// Replies that are noted as owed.
+    pub fn owed(&self) -> usize {
+        self.expected.len()
+    }
+
     /// Sends a query of the pooler's own; its replies are kept from the client.
     pub fn own_query(&mut self, own: Own, sql: &[u8], to_server: &mut Vec<u8>) {
         wire::write::query(to_server, sql);
-        self.expected.push_back(Expected::Own { own, failed: false });
+        self.unnamed = None; // (Protocol: a simple Query destroys the unnamed statement)
+        self.unnamed_is = UnnamedIs::SomebodyElses;
+        self.expect(Expected::Own { own, failed: false });
     }
 
-    /// Ends what a client that is gone has left open, so that the server comes back to ReadyForQuery: a COPY is failed, an extended
-    /// conversation gets its Sync.
+    /// Ends what a client that is gone has left open, so that the server comes back to ReadyForQuery: a COPY is failed, also one that
+    /// the server has not begun yet (outside of one it ignores CopyFail), and an extended conversation gets its Sync.
     pub fn wind_up(&mut self, to_server: &mut Vec<u8>) {
-        if self.copy_in == CopyIn::Running {
+        let may_begin = self.copy_in == CopyIn::No && self.expected.iter().any(Expected::is_execution);
+        if may_begin || self.copy_in == CopyIn::Running {
             wire::write::copy_fail(to_server, b"client is gone");
-            self.copy_in = CopyIn::Ended;
+            self.copy_end();
         }
-        let awaits_sync = self.expected.back().is_some_and(Expected::awaits_sync) || self.flow == Flow::Skipping;
-        if awaits_sync {
+        let unanswered = self.expected.iter().rev().take_while(|expected| !matches!(expected, Expected::Sync));
+        let awaits_sync = unanswered.into_iter().any(|expected| expected.opens_series() || expected.is_synthetic());
+        if awaits_sync || self.series == Series::Open || self.flow == Flow::Skipping {
             wire::write::sync(to_server);
-            self.expected.push_back(Expected::Sync);
-            self.flow = Flow::Normal;
+            self.sync();
         }
     }
 
+    #[inline]
     fn expect(&mut self, expected: Expected) {
+        if expected.ends_segment() {
+            self.progress.sent += 1;
+        } else if expected.opens_series() {
+            self.series = Series::Open;
+        }
         self.expected.push_back(expected);
+    }
+
+    /// What is kept from the server.
+    fn expect_synthetic(&mut self, synthetic: Expected, to_server: &mut Vec<u8>) {
+        self.expect(synthetic);
+        if self.expected.len() > WITHHELD_MAX {
+            self.mark(to_server);
+        }
+    }
+
+    /// Makes the server say something when it has answered all up to here.
+    fn mark(&mut self, to_server: &mut Vec<u8>) {
+        write_marker(to_server);
+        self.expect(Expected::Marker);
     }
 
     /// Makes sure that a statement is prepared under its server name. The Parse, and the Close of the statement that has to go for it, are
     /// the pooler's own: the client does not see their replies.
+    #[inline]
     fn ensure_prepared(&mut self, statement: &Arc<Statement>, to_server: &mut Vec<u8>) {
-        let Prepared::Shared(statements) = &mut self.prepared else { return };
-        if statements.touch(statement.id) {
-            return;
+        let standing = self.standing(statement.id);
+        if standing != Standing::Prepared {
+            self.prepare(statement, standing, ParsedFor::PoolerNamed, to_server);
         }
-        let evicted = statements.insert(statement.id);
-        self.close_evicted(evicted, to_server);
-        statement.write_parse(statement.server_name(), to_server);
-        self.expect_parse(statement, ParsedFor::PoolerNamed);
     }
 
-    fn close_evicted(&mut self, evicted: Option<StatementId>, to_server: &mut Vec<u8>) {
-        if let Some(id) = evicted {
-            write_close(id, to_server);
-            self.expect(Expected::CloseEvicted(Box::new(id)));
+    #[inline]
+    fn standing(&mut self, id: StatementId) -> Standing {
+        match &mut self.prepared {
+            Prepared::Shared(statements) => statements.touch(id, self.progress),
+            Prepared::Raw => Standing::Absent,
         }
+    }
+
+    fn prepare(&mut self, statement: &Arc<Statement>, standing: Standing, parsed_for: ParsedFor, to_server: &mut Vec<u8>) {
+        let is_leaving = |expected: &Expected| matches!(expected, Expected::CloseShared(id) if **id == statement.id);
+        if standing != Standing::Absent || self.expected.iter().any(is_leaving) {
+            self.close_shared(statement.id, to_server);
+        }
+        while let Prepared::Shared(statements) = &mut self.prepared
+            && standing == Standing::Absent
+            && let Some(evicted) = statements.evict()
+        {
+            self.close_shared(evicted, to_server);
+        }
+        if let Prepared::Shared(statements) = &mut self.prepared {
+            statements.insert(statement.id, self.progress.sent);
+        }
+        statement.write_parse(statement.server_name(), to_server);
+        self.expect_parse(statement, parsed_for);
+    }
+
+    fn close_shared(&mut self, id: StatementId, to_server: &mut Vec<u8>) {
+        write_close(id, to_server);
+        self.expect(Expected::CloseShared(Box::new(id)));
     }
 
     fn expect_parse(&mut self, statement: &Arc<Statement>, parsed_for: ParsedFor) {
-        self.expect(Expected::Parse(Box::new(Parsed { statement: Arc::clone(statement), parsed_for })));
+        let since = self.progress.sent;
+        self.expect(Expected::Parse(Box::new(Parsed { statement: Arc::clone(statement), parsed_for, since })));
     }
 
     /// Gives the replies that the pooler makes itself and whose turn has come.
     #[inline]
     fn answer_synthetic(&mut self, to_client: &mut Vec<u8>) {
-        while let Some(Expected::SyntheticParse(_) | Expected::SyntheticClose(_)) = self.expected.front() {
+        while self.expected.front().is_some_and(Expected::is_synthetic) {
             match self.expected.pop_front() {
                 Some(Expected::SyntheticParse(_)) => wire::write::parse_complete(to_client),
                 _ => wire::write::close_complete(to_client),
@@ -246,14 +321,15 @@ impl Conversation {
         }
     }
 
-    fn forget_all_statements(&mut self, client: Option<&mut ClientStatements>) {
+    /// A message that drops all named statements is being sent. What follows it cannot rely on them; if it fails, they are as they were.
+    fn expect_deallocation(&mut self, client: &mut ClientStatements) -> Box<Forgotten> {
+        self.doubt_statements();
+        Box::new(client.forget_named())
+    }
+
+    fn doubt_statements(&mut self) {
         if let Prepared::Shared(statements) = &mut self.prepared {
-            statements.clear();
-        }
-        if let Some(client) = client {
-            let unnamed = client.unnamed.take();
-            client.clear();
-            client.unnamed = unnamed;
+            statements.doubt_all();
         }
     }
 }

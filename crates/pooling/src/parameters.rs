@@ -32,6 +32,9 @@ pub struct Parameters {
 const FACTS: [&str; 6] =
     ["in_hot_standby", "integer_datetimes", "is_superuser", "server_encoding", "server_version", "session_authorization"];
 
+/// The value of a parameter that nobody knows: no real value equals it, since they hold no NUL.
+const UNKNOWN: &str = "\0";
+
 impl Parameters {
     /// The parameters a server reported at log-in.
     pub fn reported<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Parameters {
@@ -69,9 +72,14 @@ impl Parameters {
             .fold(self.clone(), |all, (name, value)| all.with(name, value, Origin::Startup))
     }
 
-    /// Only what the server reports: what is left after RESET ALL or DISCARD ALL on a server connection.
+    /// What is left after RESET or DISCARD ALL on a server connection: what the server reports, and nothing is known of the rest, since
+    /// RESET ALL and the RESET of one parameter have the same command tag.
     pub fn without_startup(&self) -> Parameters {
-        Parameters { entries: self.entries.iter().filter(|p| p.origin == Origin::Reported).cloned().collect() }
+        let mut entries = self.entries.clone();
+        for entry in entries.iter_mut().filter(|p| p.origin == Origin::Startup) {
+            entry.value = UNKNOWN.into();
+        }
+        Parameters { entries }
     }
 
     /// Appends the SQL that turns a session with `self` into one with `target`; false if there is nothing to do.
@@ -82,10 +90,12 @@ impl Parameters {
             wire::quote_identifier(sql, stale.name.as_bytes());
             sql.push(b';');
         }
-        for wanted in target.entries.iter().filter(|p| !is_fact(&p.name)) {
-            if self.value(&wanted.name) != Some(&wanted.value) {
-                wanted.set_statement(sql);
-            }
+        let differs = |p: &&Parameter| !is_fact(&p.name) && self.value(&p.name) != Some(&p.value);
+        // What follows the change of client_encoding would be spelled in the new one.
+        let (encoding, others): (Vec<_>, Vec<_>) =
+            target.entries.iter().filter(differs).partition(|p| p.name.eq_ignore_ascii_case("client_encoding"));
+        for wanted in others.into_iter().chain(encoding) {
+            wanted.set_statement(sql);
         }
         sql.len() > before
     }
@@ -104,16 +114,33 @@ impl Parameter {
             sql.extend_from_slice(b"SET ");
             wire::quote_identifier(sql, self.name.as_bytes());
             sql.extend_from_slice(b" TO ");
-            wire::quote_literal(sql, self.value.as_bytes());
+            quote(sql, &self.value);
         } else {
             sql.extend_from_slice(b"SELECT pg_catalog.set_config(");
-            wire::quote_literal(sql, self.name.as_bytes());
+            quote(sql, &self.name);
             sql.push(b',');
-            wire::quote_literal(sql, self.value.as_bytes());
+            quote(sql, &self.value);
             sql.extend_from_slice(b",false)");
         }
         sql.push(b';');
     }
+}
+
+/// A literal of ASCII only: whatever client_encoding the session has at the moment, it means the same. In some encodings (SJIS, BIG5, GBK)
+/// a backslash after a byte beyond ASCII would be a part of a character.
+fn quote(sql: &mut Vec<u8>, text: &str) {
+    if text.is_ascii() {
+        return wire::quote_literal(sql, text.as_bytes());
+    }
+    sql.extend_from_slice(b"E'");
+    for c in text.chars().take_while(|c| *c != '\0') {
+        match c {
+            '\'' | '\\' => sql.extend_from_slice(&[c as u8; 2]),
+            c if c.is_ascii() => sql.push(c as u8),
+            c => sql.extend_from_slice(format!("\\U{:08X}", c as u32).as_bytes()),
+        }
+    }
+    sql.push(b'\'');
 }
 
 fn is_fact(name: &str) -> bool {
@@ -189,7 +216,47 @@ mod tests {
         let client = server.for_client([("statement_timeout", "5s"), ("server_version", "1")]);
         assert_eq!(replay(&server, &client), "SELECT pg_catalog.set_config('statement_timeout','5s',false);");
         assert_eq!(replay(&client, &server), "RESET \"statement_timeout\";");
-        assert_eq!(client.without_startup(), server);
+    }
+
+    #[test]
+    fn after_a_reset_nothing_is_assumed_of_unreported_parameters() {
+        let server = welcome();
+        let client = server.for_client([("statement_timeout", "5s"), ("timezone", "UTC")]);
+        let reset = client.without_startup();
+        assert_eq!(replay(&reset, &server), "RESET \"statement_timeout\";");
+        assert_eq!(replay(&reset, &client), "SELECT pg_catalog.set_config('statement_timeout','5s',false);");
+        assert_eq!(replay(&reset, &reset.with("TIMEZONE", "UTC", Origin::Reported)), "");
+    }
+
+    #[test]
+    fn client_encoding_is_set_last() {
+        let server = welcome().with("application_name", "", Origin::Reported).with("DateStyle", "ISO", Origin::Reported);
+        let client = server.for_client([("Client_Encoding", "SJIS"), ("datestyle", "German"), ("TIMEZONE", "Asia/Tokyo")]);
+        let expected = "SET \"DateStyle\" TO 'German';SET \"TimeZone\" TO 'Asia/Tokyo';SET \"client_encoding\" TO 'SJIS';";
+        assert_eq!(replay(&server, &client), expected);
+        let expected = "SET \"DateStyle\" TO 'ISO';SET \"TimeZone\" TO 'UTC';SET \"client_encoding\" TO 'UTF8';";
+        assert_eq!(replay(&client, &server), expected);
+    }
+
+    #[test]
+    fn literals_mean_the_same_in_every_client_encoding() {
+        let server = welcome();
+        let client = server.for_client([("app.name", "\u{8868}\\'; drop table t; --")]);
+        let sql = "SELECT pg_catalog.set_config('app.name',E'\\U00008868\\\\''; drop table t; --',false);";
+        assert_eq!(replay(&server, &client), sql);
+    }
+
+    #[test]
+    fn names_differ_by_more_than_case() {
+        let server = Parameters::reported([("B", "1"), ("a", "2"), ("C", "3")]);
+        assert_eq!(server.iter().map(|p| &*p.name).collect::<Vec<_>>(), ["a", "B", "C"]);
+        for (name, value) in [("A", Some("2")), ("b", Some("1")), ("c", Some("3")), ("d", None)] {
+            assert_eq!(server.value(name), value);
+        }
+        let changed = server.with("a", "9", Origin::Startup);
+        assert_eq!((changed.iter().count(), changed.value("A")), (3, Some("9")));
+        assert_eq!(replay(&changed, &server), "SET \"a\" TO '2';");
+        assert_eq!(replay(&server, &server.for_client([("IS_SUPERUSER", "on"), ("Server_Version", "1")])), "");
     }
 
     #[test]

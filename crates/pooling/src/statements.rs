@@ -29,6 +29,39 @@ pub struct Statement {
     name: [u8; NAME_LEN],
     text: Box<[u8]>,
     param_types: Box<[u8]>,
+    scope: Scope,
+}
+
+/// What running a statement does to prepared statements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Nothing, as far as its text tells.
+    Plain,
+    /// DEALLOCATE ALL or DISCARD ALL: all that have a name are gone.
+    DeallocatesAll,
+}
+
+impl Scope {
+    /// Bytes of a text that have to be there to tell.
+    pub const LOOK_AT: usize = 64;
+
+    /// Of a text, or as much of its front as [`Scope::LOOK_AT`]. What a comment or another command precedes is not recognised: the
+    /// server's CommandComplete tells of it later.
+    pub fn of(text: &[u8]) -> Scope {
+        let front = text.get(..Scope::LOOK_AT).unwrap_or(text).trim_ascii_start();
+        if !matches!(front.first(), Some(b'd' | b'D')) {
+            return Scope::Plain;
+        }
+        let mut words = front
+            .split(|byte| byte.is_ascii_whitespace() || matches!(byte, b';' | 0))
+            .filter(|word| !word.is_empty())
+            .map(<[u8]>::to_ascii_lowercase);
+        match (words.next().as_deref(), words.next().as_deref(), words.next().as_deref()) {
+            (Some(b"deallocate" | b"discard"), Some(b"all"), _)
+            | (Some(b"deallocate"), Some(b"prepare"), Some(b"all")) => Scope::DeallocatesAll,
+            _ => Scope::Plain,
+        }
+    }
 }
 
 impl Statement {
@@ -40,6 +73,10 @@ impl Statement {
     /// Appends the Parse message that makes it, under its server name or unnamed.
     pub fn write_parse(&self, name: &[u8], out: &mut Vec<u8>) {
         wire::write::parse(out, name, &self.text, &self.param_types);
+    }
+
+    pub fn scope(&self) -> Scope {
+        self.scope
     }
 
     /// Bytes of memory that it takes.
@@ -80,8 +117,13 @@ impl StatementCache {
         if let Some(known) = self.statements.get(&id) {
             return Arc::clone(known);
         }
-        let statement =
-            Arc::new(Statement { id, name: id.server_name(), text: text.into(), param_types: param_types.into() });
+        let statement = Arc::new(Statement {
+            id,
+            name: id.server_name(),
+            text: text.into(),
+            param_types: param_types.into(),
+            scope: Scope::of(text),
+        });
         self.bytes += statement.size();
         self.statements.insert(id, Arc::clone(&statement));
         if self.bytes > self.sweep_at {
@@ -121,19 +163,26 @@ impl StatementCache {
 /// The names that one client has given to statements. Empty until the first Parse.
 #[derive(Default, Debug)]
 pub struct ClientStatements {
-    named: Option<Box<HashMap<Box<[u8]>, Arc<Statement>, FxBuildHasher>>>,
-    /// What the client's unnamed statement is.
+    named: Option<Box<Names>>,
+    /// What the client's unnamed statement is, as the server has confirmed it.
     pub unnamed: Option<Arc<Statement>>,
 }
+
+/// What names stand for, and in which segment of the conversation each was given.
+type Names = HashMap<Box<[u8]>, (Arc<Statement>, Segment), FxBuildHasher>;
+
+/// All names that a client had before a DEALLOCATE ALL which may yet fail.
+#[derive(Debug)]
+pub struct Forgotten(Option<Box<Names>>);
 
 impl ClientStatements {
     #[inline]
     pub fn named(&self, name: &[u8]) -> Option<&Arc<Statement>> {
-        self.named.as_ref()?.get(name)
+        self.named.as_ref()?.get(name).map(|(statement, _)| statement)
     }
 
-    pub fn insert(&mut self, name: &[u8], statement: Arc<Statement>) {
-        self.named.get_or_insert_default().insert(name.into(), statement);
+    pub fn insert(&mut self, name: &[u8], statement: Arc<Statement>, since: Segment) {
+        self.named.get_or_insert_default().insert(name.into(), (statement, since));
     }
 
     pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
@@ -142,12 +191,42 @@ impl ClientStatements {
         if named.is_empty() {
             self.named = None;
         }
-        removed
+        removed.map(|(statement, _)| statement)
     }
 
-    /// After DEALLOCATE ALL or DISCARD ALL.
-    pub fn clear(&mut self) {
-        *self = ClientStatements::default();
+    /// A name was not given after all; if it has been given anew since, that stays.
+    pub fn take_back(&mut self, name: &[u8], since: Segment) {
+        let given = self.named.as_ref().and_then(|named| named.get(name)).is_some_and(|(_, given)| *given <= since);
+        if given {
+            self.remove(name);
+        }
+    }
+
+    /// A name was not closed after all; if it has been given anew since, that stays.
+    pub fn put_back(&mut self, name: &[u8], statement: Arc<Statement>, since: Segment) {
+        self.named.get_or_insert_default().entry(name.into()).or_insert((statement, since));
+    }
+
+    /// DEALLOCATE ALL is on its way.
+    pub fn forget_named(&mut self) -> Forgotten {
+        Forgotten(self.named.take())
+    }
+
+    /// It has failed.
+    pub fn remember(&mut self, forgotten: Forgotten) {
+        let Some(before) = forgotten.0 else { return };
+        for (name, (statement, since)) in *before {
+            self.put_back(&name, statement, since);
+        }
+    }
+
+    /// DEALLOCATE ALL has been done without having been foreseen: only the names stay that `keep` has.
+    pub fn retain_named(&mut self, keep: impl Fn(&[u8]) -> bool) {
+        let Some(named) = &mut self.named else { return };
+        named.retain(|name, _| keep(name));
+        if named.is_empty() {
+            self.named = None;
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -157,24 +236,67 @@ impl ClientStatements {
     pub fn is_empty(&self) -> bool {
         self.named.is_none()
     }
+
+    fn name_of(&self, server_name: &[u8]) -> Option<&[u8]> {
+        let mut names = self.named.as_ref()?.iter();
+        names.find(|(_, (statement, _))| statement.name == server_name).map(|(name, _)| &**name)
+    }
 }
 
-/// If an ErrorResponse or notice names a statement as the server knows it, appends the message with the client's own name for it.
-pub fn restore_names(body: &[u8], client: Option<&ClientStatements>, to_client: &mut Vec<u8>) -> bool {
-    let Some(at) = body.windows(NAME_PREFIX.len()).position(|window| window == NAME_PREFIX) else { return false };
-    let Some(found) = body.get(at..at + NAME_LEN) else { return false };
-    let named = client.and_then(|client| client.named.as_ref());
-    let Some(name) = named.and_then(|named| named.iter().find(|(_, statement)| statement.name == found).map(|(name, _)| name)) else {
-        return false;
-    };
+/// If an ErrorResponse names a statement as the server knows it, appends the message with the client's own name for it: `meant`, if
+/// it is known which name that is, as one statement may have many.
+pub fn restore_names(body: &[u8], meant: Option<&[u8]>, client: Option<&ClientStatements>, to_client: &mut Vec<u8>) -> bool {
+    let Some(at) = place_of_server_name(body) else { return false };
+    let (before, found) = body.split_at(at);
+    let (found, after) = found.split_at(NAME_LEN);
+    let Some(name) = meant.or_else(|| client.and_then(|client| client.name_of(found))) else { return false };
     to_client.push(wire::backend::tag::ERROR_RESPONSE);
-    let len = 4 + body.len() - NAME_LEN + name.len();
+    let len = 4 + before.len() + name.len() + after.len();
     to_client.extend_from_slice(&(len as u32).to_be_bytes());
-    to_client.extend_from_slice(&body[..at]);
+    to_client.extend_from_slice(before);
     to_client.extend_from_slice(name);
-    to_client.extend_from_slice(&body[at + NAME_LEN..]);
+    to_client.extend_from_slice(after);
     true
 }
+
+/// Where a text names a shared statement.
+pub fn place_of_server_name(text: &[u8]) -> Option<usize> {
+    text.windows(NAME_LEN).position(|window| window.starts_with(NAME_PREFIX))
+}
+
+/// What lies between two messages that the server answers with ReadyForQuery, counted from the log-in: an error makes the server skip
+/// the rest of its segment, and what was sent in a later one does not know of it.
+pub type Segment = u64;
+
+/// How far a conversation is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// The segment that messages are being sent in.
+    pub sent: Segment,
+    /// The segment that is being answered.
+    pub answered: Segment,
+}
+
+impl Progress {
+    /// Whether a message that is sent now may rely on one that was sent in `segment`: either that one has been answered, or an error
+    /// before it skips both.
+    #[inline]
+    pub fn covers(self, segment: Segment) -> bool {
+        segment == self.sent || segment < self.answered
+    }
+}
+
+/// What is known of a statement on a server connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    Prepared,
+    /// It may be there or not: a Close and a Parse make sure.
+    Doubted,
+    Absent,
+}
+
+/// The segment of what cannot be relied upon.
+const DOUBTED: Segment = Segment::MAX;
 
 /// Which shared statements are prepared on one server connection, least recently used first out.
 pub struct ServerStatements {
@@ -186,6 +308,8 @@ pub struct ServerStatements {
 
 struct Node {
     id: StatementId,
+    /// When its Parse was sent, or `DOUBTED`.
+    since: Segment,
     newer: usize,
     older: usize,
 }
@@ -195,31 +319,49 @@ const ROOT: usize = 0;
 
 impl ServerStatements {
     pub fn new(capacity: usize) -> ServerStatements {
-        let root = Node { id: StatementId(0), newer: ROOT, older: ROOT };
+        let root = Node { id: StatementId(0), since: DOUBTED, newer: ROOT, older: ROOT };
         ServerStatements { places: HashMap::default(), nodes: vec![root], free: Vec::new(), capacity: capacity.max(1) }
     }
 
-    /// True, and now the most recently used, if the statement is prepared.
+    /// What is known of a statement, which is now the most recently used one.
     #[inline]
-    pub fn touch(&mut self, id: StatementId) -> bool {
-        let Some(&place) = self.places.get(&id) else { return false };
+    pub fn touch(&mut self, id: StatementId, now: Progress) -> Standing {
+        let Some(&place) = self.places.get(&id) else { return Standing::Absent };
         if self.nodes[ROOT].older != place {
             self.unlink(place);
             self.link_newest(place);
         }
-        true
+        self.standing(place, now)
     }
 
-    /// Notes a statement as prepared; gives the one that has to be closed for it, if the limit is reached.
-    pub fn insert(&mut self, id: StatementId) -> Option<StatementId> {
-        if self.touch(id) {
-            return None;
+    fn standing(&self, place: usize, now: Progress) -> Standing {
+        if now.covers(self.nodes[place].since) { Standing::Prepared } else { Standing::Doubted }
+    }
+
+    /// Takes out the least recently used statement if there is no room for one more: it has to be closed.
+    pub fn evict(&mut self) -> Option<StatementId> {
+        let oldest = (self.places.len() >= self.capacity).then(|| self.nodes[self.nodes[ROOT].newer].id)?;
+        self.remove(oldest);
+        Some(oldest)
+    }
+
+    /// Notes that a statement's Parse is sent.
+    pub fn insert(&mut self, id: StatementId, since: Segment) {
+        match self.places.get(&id) {
+            Some(&place) => self.nodes[place].since = since,
+            None => self.add(id, since),
         }
-        let evicted = (self.places.len() >= self.capacity).then(|| self.nodes[self.nodes[ROOT].newer].id);
-        if let Some(oldest) = evicted {
-            self.remove(oldest);
+    }
+
+    /// The Parse that was sent then was refused or skipped. If it has been sent again since, that counts.
+    pub fn take_back(&mut self, id: StatementId, since: Segment) {
+        if self.places.get(&id).is_some_and(|&place| self.nodes[place].since == since) {
+            self.remove(id);
         }
-        let node = Node { id, newer: ROOT, older: ROOT };
+    }
+
+    fn add(&mut self, id: StatementId, since: Segment) {
+        let node = Node { id, since, newer: ROOT, older: ROOT };
         let place = match self.free.pop() {
             Some(place) => {
                 self.nodes[place] = node;
@@ -232,21 +374,25 @@ impl ServerStatements {
         };
         self.places.insert(id, place);
         self.link_newest(place);
-        evicted
     }
 
-    /// Notes a statement as prepared even beyond the limit: the server did not do what was asked of it.
-    pub fn restore(&mut self, id: StatementId) {
-        let capacity = std::mem::replace(&mut self.capacity, usize::MAX);
-        self.insert(id);
-        self.capacity = capacity;
+    /// The server may or may not have it, even beyond the limit: it did not do what was asked of it.
+    pub fn doubt(&mut self, id: StatementId) {
+        match self.places.get(&id) {
+            Some(&place) => self.nodes[place].since = DOUBTED,
+            None => self.add(id, DOUBTED),
+        }
     }
 
-    pub fn remove(&mut self, id: StatementId) -> bool {
-        let Some(place) = self.places.remove(&id) else { return false };
+    /// Something may have happened to all of them.
+    pub fn doubt_all(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.since = DOUBTED);
+    }
+
+    fn remove(&mut self, id: StatementId) {
+        let Some(place) = self.places.remove(&id) else { return };
         self.unlink(place);
         self.free.push(place);
-        true
     }
 
     pub fn clear(&mut self) {
@@ -261,8 +407,9 @@ impl ServerStatements {
         self.places.is_empty()
     }
 
-    pub fn contains(&self, id: StatementId) -> bool {
-        self.places.contains_key(&id)
+    /// The names of all statements, and what is known of them.
+    pub fn iter(&self, now: Progress) -> impl Iterator<Item = ([u8; NAME_LEN], Standing)> {
+        self.places.iter().map(move |(id, place)| (id.server_name(), self.standing(*place, now)))
     }
 
     fn unlink(&mut self, place: usize) {
@@ -284,6 +431,11 @@ impl ServerStatements {
 /// Appends the Close message for a shared statement.
 pub fn write_close(id: StatementId, out: &mut Vec<u8>) {
     wire::write::close(out, wire::frontend::Target::Statement, &id.server_name());
+}
+
+/// Appends a Close message that closes nothing: its answer marks a place among the server's answers.
+pub fn write_marker(out: &mut Vec<u8>) {
+    wire::write::close(out, wire::frontend::Target::Statement, b"weir_marker");
 }
 
 #[cfg(test)]
@@ -320,22 +472,48 @@ mod tests {
         let mut cache = cache(1 << 20);
         let ids: Vec<_> = (0..4).map(|n| cache.intern(format!("{n}").as_bytes(), &[]).id).collect();
         let mut server = ServerStatements::new(3);
+        let now = Progress { sent: 1, answered: 0 };
         for id in &ids[..3] {
-            assert_eq!(server.insert(*id), None);
+            assert_eq!(server.evict(), None);
+            server.insert(*id, 1);
         }
-        assert!(server.touch(ids[0]));
-        assert_eq!(server.insert(ids[3]), Some(ids[1]));
-        assert!(!server.touch(ids[1]));
-        assert!(server.remove(ids[2]) && !server.remove(ids[2]));
-        assert_eq!(server.insert(ids[1]), None);
-        assert_eq!(server.insert(ids[2]), Some(ids[0]));
+        assert_eq!(server.touch(ids[0], now), Standing::Prepared);
+        assert_eq!(server.evict(), Some(ids[1]));
+        server.insert(ids[3], 1);
+        assert_eq!(server.touch(ids[1], now), Standing::Absent);
+        server.doubt(ids[1]);
+        assert_eq!((server.evict(), server.evict(), server.evict()), (Some(ids[2]), Some(ids[0]), None));
+    }
+
+    #[test]
+    fn a_statement_counts_in_its_segment_and_once_that_is_answered() {
+        let id = cache(1 << 20).intern(b"a", &[]).id;
+        let mut server = ServerStatements::new(1);
+        server.insert(id, 1);
+        for (sent, answered, standing) in
+            [(1, 0, Standing::Prepared), (2, 1, Standing::Doubted), (2, 2, Standing::Prepared), (9, 2, Standing::Prepared)]
+        {
+            assert_eq!(server.touch(id, Progress { sent, answered }), standing);
+        }
+        server.doubt_all();
+        assert_eq!(server.touch(id, Progress { sent: 9, answered: 9 }), Standing::Doubted);
+    }
+
+    #[test]
+    fn texts_that_deallocate_all_statements_are_recognised() {
+        for text in ["DEALLOCATE ALL", " deallocate\tprepare ALL;", "Discard All;select 1", "DISCARD\nALL\0"] {
+            assert_eq!(Scope::of(text.as_bytes()), Scope::DeallocatesAll, "{text}");
+        }
+        for text in ["", "d", "DEALLOCATE a", "DISCARD TEMP", "DEALLOCATE ALLES", "select 'DISCARD ALL'", "DISCARDALL"] {
+            assert_eq!(Scope::of(text.as_bytes()), Scope::Plain, "{text}");
+        }
     }
 
     #[test]
     fn a_clients_names_are_its_own() {
         let mut cache = cache(1 << 20);
         let mut client = ClientStatements::default();
-        client.insert(b"a", cache.intern(b"select 1", &[]));
+        client.insert(b"a", cache.intern(b"select 1", &[]), 0);
         assert!(client.named(b"a").is_some() && client.named(b"b").is_none());
         assert!(client.remove(b"a").is_some() && client.is_empty());
     }

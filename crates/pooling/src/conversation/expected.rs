@@ -1,6 +1,6 @@
 //! What a server connection still owes, in the order in which it will be answered.
 
-use crate::statements::{ClientStatements, ServerStatements, Statement, StatementId};
+use crate::statements::{ClientStatements, Forgotten, Segment, ServerStatements, Statement, StatementId};
 use std::sync::Arc;
 
 /// A query of the pooler's own.
@@ -20,7 +20,7 @@ pub enum Own {
 #[derive(Debug)]
 pub(super) enum Expected {
     /// Any number of results, then ReadyForQuery.
-    Query,
+    Query(Option<Box<Forgotten>>),
     /// A result, then ReadyForQuery.
     FunctionCall,
     /// ReadyForQuery.
@@ -38,13 +38,17 @@ pub(super) enum Expected {
     /// ParameterDescription, then RowDescription or NoData; or one of the latter.
     Describe,
     /// Rows, then CommandComplete, EmptyQueryResponse or PortalSuspended.
-    Execute,
+    Execute(Option<Box<Forgotten>>),
     /// CloseComplete.
     Close,
-    /// CloseComplete, kept from the client: a statement that had to go for another.
-    CloseEvicted(Box<StatementId>),
-    /// CloseComplete, kept from the client: another client's unnamed statement.
+    /// CloseComplete of the client's unnamed statement.
     CloseUnnamed,
+    /// CloseComplete, kept from the client: a statement that had to go for another, or that is parsed anew.
+    CloseShared(Box<StatementId>),
+    /// CloseComplete, kept from the client: another client's unnamed statement.
+    DropUnnamed,
+    /// CloseComplete, kept from the client: of nothing.
+    Marker,
     /// A Parse that the server did not need to see.
     SyntheticParse(Box<Named>),
     /// A Close that the server must not see, since others use the statement.
@@ -56,6 +60,7 @@ pub(super) enum Expected {
 pub(super) struct Parsed {
     pub statement: Arc<Statement>,
     pub parsed_for: ParsedFor,
+    pub since: Segment,
 }
 
 /// Who asked for a Parse.
@@ -65,56 +70,97 @@ pub(super) enum ParsedFor {
     ClientNamed(Box<[u8]>),
     ClientUnnamed,
     /// The client, under a name it has given already: the server will say so.
-    Duplicate,
+    Duplicate(Box<[u8]>),
     /// The pooler; the reply is kept from the client.
     PoolerNamed,
     PoolerUnnamed,
+}
+
+impl ParsedFor {
+    /// The name that the client gave.
+    pub fn name(&self) -> Option<&[u8]> {
+        match self {
+            ParsedFor::ClientNamed(name) | ParsedFor::Duplicate(name) => Some(name),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Named {
     pub name: Box<[u8]>,
     pub statement: Arc<Statement>,
+    pub since: Segment,
 }
 
 impl Expected {
-    /// Part of an extended conversation whose Sync has not been sent if this is the last message.
-    pub fn awaits_sync(&self) -> bool {
-        !matches!(
-            self,
-            Expected::Query | Expected::FunctionCall | Expected::Sync | Expected::IgnoredSync | Expected::Own { .. }
-        )
+    /// ReadyForQuery answers it, or the server reads it as a part of COPY data: what is sent afterwards belongs to another segment.
+    #[inline]
+    pub fn ends_segment(&self) -> bool {
+        self.ends_with_ready() || matches!(self, Expected::IgnoredSync)
     }
 
     /// An error ends the whole up to ReadyForQuery, rather than making the server skip to the next Sync.
+    #[inline]
     pub fn ends_with_ready(&self) -> bool {
-        matches!(self, Expected::Query | Expected::FunctionCall | Expected::Sync | Expected::Own { .. })
+        matches!(self, Expected::Query(_) | Expected::FunctionCall | Expected::Sync | Expected::Own { .. })
+    }
+
+    /// The server has not seen it.
+    #[inline]
+    pub fn is_synthetic(&self) -> bool {
+        matches!(self, Expected::SyntheticParse(_) | Expected::SyntheticClose(_))
+    }
+
+    /// The server keeps a transaction open for it until a Sync comes.
+    #[inline]
+    pub fn opens_series(&self) -> bool {
+        !self.ends_segment() && !self.is_synthetic() && !matches!(self, Expected::CopyEnd)
+    }
+
+    /// The server gives rows, or takes or gives COPY data, for it.
+    #[inline]
+    pub fn is_execution(&self) -> bool {
+        matches!(self, Expected::Query(_) | Expected::Execute(_))
+    }
+
+    /// The client's name that it gives to a statement.
+    pub fn gives_name(&self, name: &[u8]) -> bool {
+        match self {
+            Expected::Parse(parsed) => matches!(&parsed.parsed_for, ParsedFor::ClientNamed(given) if **given == *name),
+            Expected::SyntheticParse(named) => *named.name == *name,
+            _ => false,
+        }
     }
 
     /// Takes back what was noted when the message was sent: the server has refused or skipped it.
     /// Called from the last message to the first.
     pub fn undo(self, client: Option<&mut ClientStatements>, server: Option<&mut ServerStatements>) {
         match self {
-            Expected::Parse(parsed) => {
-                if matches!(parsed.parsed_for, ParsedFor::ClientNamed(_) | ParsedFor::PoolerNamed) {
-                    server.map(|server| server.remove(parsed.statement.id));
-                }
-                if let (ParsedFor::ClientNamed(name), Some(client)) = (parsed.parsed_for, client) {
-                    client.remove(&name);
-                }
-            }
-            Expected::CloseEvicted(id) => {
-                server.map(|server| server.restore(*id));
+            Expected::Parse(parsed) => undo_parse(*parsed, client, server),
+            Expected::CloseShared(id) => {
+                server.map(|server| server.doubt(*id));
             }
             Expected::SyntheticParse(named) => {
-                client.map(|client| client.remove(&named.name));
+                client.map(|client| client.take_back(&named.name, named.since));
             }
             Expected::SyntheticClose(named) => {
-                if let Some(client) = client {
-                    client.insert(&named.name, named.statement);
-                }
+                client.map(|client| client.put_back(&named.name, named.statement, named.since));
+            }
+            Expected::Query(Some(forgotten)) | Expected::Execute(Some(forgotten)) => {
+                client.map(|client| client.remember(*forgotten));
             }
             _ => {}
         }
+    }
+}
+
+fn undo_parse(parsed: Parsed, client: Option<&mut ClientStatements>, server: Option<&mut ServerStatements>) {
+    let Parsed { statement, parsed_for, since } = parsed;
+    if let (ParsedFor::ClientNamed(_) | ParsedFor::PoolerNamed, Some(server)) = (&parsed_for, server) {
+        server.take_back(statement.id, since);
+    }
+    if let (ParsedFor::ClientNamed(name), Some(client)) = (parsed_for, client) {
+        client.take_back(&name, since);
     }
 }

@@ -1,12 +1,12 @@
 //! The client's side of a conversation.
 
 use super::expected::{Expected, Named, ParsedFor};
-use super::{Aside, Conversation, CopyIn, Flow, Passage, Prepared, Unnamed, UnnamedIs, Violation};
-use crate::statements::{ClientStatements, Statement, StatementCache};
+use super::{Aside, Conversation, CopyIn, Flow, Passage, Prepared, Series, UnnamedIs, Violation};
+use crate::statements::{ClientStatements, Scope, Standing, Statement, StatementCache};
 use std::sync::Arc;
 use wire::Header;
 use wire::backend::TransactionStatus;
-use wire::frontend::{self, Bind, Close, Describe, Parse, Target, tag};
+use wire::frontend::{Bind, Close, Describe, Execute, Parse, Target, tag};
 
 /// What a client has prepared, and the pool's cache of statement texts.
 pub struct ClientSide<'a> {
@@ -31,10 +31,10 @@ impl Conversation {
             return Ok(Passage::WHOLE); // the server ignores it as well
         }
         match header.tag {
-            tag::QUERY => self.expect(Expected::Query),
-            tag::EXECUTE => self.expect(Expected::Execute),
+            tag::QUERY => return Ok(self.query(client.statements, header, body)),
+            tag::EXECUTE => return self.execute(client.statements, header, body),
             tag::SYNC => self.sync(),
-            tag::FLUSH => self.answer_synthetic(&mut aside.to_client),
+            tag::FLUSH => self.flush(aside),
             tag::FUNCTION_CALL => self.expect(Expected::FunctionCall),
             tag::COPY_DATA => {}
             tag::COPY_DONE | tag::COPY_FAIL => self.copy_end(),
@@ -46,22 +46,57 @@ impl Conversation {
         Ok(Passage::WHOLE)
     }
 
+    #[inline]
+    fn query(&mut self, client: &mut ClientStatements, header: Header, body: &[u8]) -> Passage {
+        let needed = header.body().min(Scope::LOOK_AT);
+        let Some(front) = body.get(..needed) else { return Passage::Incomplete };
+        let forgotten = match (&self.prepared, Scope::of(front)) {
+            (Prepared::Shared(_), Scope::DeallocatesAll) => Some(self.expect_deallocation(client)),
+            _ => None,
+        };
+        self.own_unnamed(None);
+        self.expect(Expected::Query(forgotten));
+        Passage::WHOLE
+    }
+
+    #[inline]
+    fn execute(&mut self, client: &mut ClientStatements, header: Header, body: &[u8]) -> Result<Passage, Violation> {
+        let mut forgotten = None;
+        if let Some(portal) = &self.deallocating_portal {
+            let Some(body) = body.get(..header.body()) else { return Ok(Passage::Incomplete) };
+            if Execute::parse(body)?.portal == &**portal {
+                forgotten = Some(self.expect_deallocation(client));
+            }
+        }
+        self.expect(Expected::Execute(forgotten));
+        Ok(Passage::WHOLE)
+    }
+
     /// While COPY data is asked for, the server ignores Sync. (Protocol: "COPY Operations")
-    fn sync(&mut self) {
+    pub(super) fn sync(&mut self) {
         if self.copy_in == CopyIn::Running {
             self.expect(Expected::IgnoredSync);
         } else {
             self.flow = Flow::Normal;
+            self.series = Series::Closed;
             self.expect(Expected::Sync);
         }
     }
 
-    fn copy_end(&mut self) {
+    /// The server sends what it has. If the last of it is a reply that the pooler makes, which has to wait for the server's earlier ones,
+    /// then a marker tells when they have come.
+    fn flush(&mut self, aside: &mut Aside) {
+        self.answer_synthetic(&mut aside.to_client);
+        if self.expected.back().is_some_and(Expected::is_synthetic) {
+            self.mark(&mut aside.to_server);
+        }
+    }
+
+    pub(super) fn copy_end(&mut self) {
         match self.copy_in {
             CopyIn::Running => self.copy_in = CopyIn::Ended,
-            CopyIn::Ended => {}
-            CopyIn::No if self.expected.is_empty() => {}
-            CopyIn::No => self.expect(Expected::CopyEnd),
+            CopyIn::No if !self.expected.is_empty() => self.expect(Expected::CopyEnd),
+            CopyIn::No | CopyIn::Ended => {}
         }
     }
 
@@ -95,18 +130,18 @@ impl Conversation {
     fn parse(&mut self, client: ClientSide<'_>, header: Header, parse: Parse<'_>, aside: &mut Aside) -> Result<Passage, Violation> {
         let statement = client.cache.intern(parse.text, parse.param_types);
         if parse.name.is_empty() {
-            self.unnamed_is = UnnamedIs::TheClients;
+            self.own_unnamed(Some(Arc::clone(&statement)));
             self.expect_parse(&statement, ParsedFor::ClientUnnamed);
             return Ok(Passage::WHOLE);
         }
         if let Some(known) = client.statements.named(parse.name) {
             // The server refuses a name that it has, and fails the transaction with it, as it should.
             let known = Arc::clone(known);
-            self.ensure_prepared(&known, &mut aside.to_server);
+            self.prepare(&known, Standing::Doubted, ParsedFor::PoolerNamed, &mut aside.to_server);
             statement.write_parse(known.server_name(), &mut aside.to_server);
-            self.expect_parse(&statement, ParsedFor::Duplicate);
+            self.expect_parse(&statement, ParsedFor::Duplicate(parse.name.into()));
         } else {
-            client.statements.insert(parse.name, Arc::clone(&statement));
+            client.statements.insert(parse.name, Arc::clone(&statement), self.progress.sent);
             self.parse_named(parse.name, &statement, aside);
         }
         Ok(Passage::Pass { skip: header.total() })
@@ -114,17 +149,12 @@ impl Conversation {
 
     /// A statement that is prepared already costs the server nothing. In a failed transaction the server itself has to refuse it.
     fn parse_named(&mut self, name: &[u8], statement: &Arc<Statement>, aside: &mut Aside) {
-        let Prepared::Shared(statements) = &mut self.prepared else { return };
-        let known = statements.touch(statement.id);
-        if known && self.status != TransactionStatus::Failed {
-            let named = Named { name: name.into(), statement: Arc::clone(statement) };
-            self.expect(Expected::SyntheticParse(Box::new(named)));
-            return;
+        let standing = self.standing(statement.id);
+        if standing == Standing::Prepared && self.status != TransactionStatus::Failed {
+            let named = Named { name: name.into(), statement: Arc::clone(statement), since: self.progress.sent };
+            return self.expect_synthetic(Expected::SyntheticParse(Box::new(named)), &mut aside.to_server);
         }
-        let to_close = if known { Some(statement.id) } else { statements.insert(statement.id) };
-        self.close_evicted(to_close, &mut aside.to_server);
-        statement.write_parse(statement.server_name(), &mut aside.to_server);
-        self.expect_parse(statement, ParsedFor::ClientNamed(name.into()));
+        self.prepare(statement, standing, ParsedFor::ClientNamed(name.into()), &mut aside.to_server);
     }
 
     #[inline]
@@ -142,12 +172,14 @@ impl Conversation {
             }
             return Ok(Passage::Incomplete);
         };
+        let mut scope = Scope::Plain;
         let skip = match client.named(name) {
             _ if name.is_empty() => {
-                self.settle_unnamed(client, &mut aside.to_server);
+                scope = self.settle_unnamed(client, &mut aside.to_server);
                 0
             }
             Some(statement) => {
+                scope = statement.scope();
                 self.ensure_prepared(statement, &mut aside.to_server);
                 let server_name = statement.server_name();
                 let len = header.len as usize + server_name.len() - name.len();
@@ -161,8 +193,18 @@ impl Conversation {
             }
             None => 0, // made by SQL's PREPARE, or unknown: the server will say
         };
+        self.note_portal(portal, scope);
         self.expect(Expected::Bind);
         Ok(Passage::Pass { skip })
+    }
+
+    #[inline]
+    fn note_portal(&mut self, portal: &[u8], scope: Scope) {
+        match (scope, &self.deallocating_portal) {
+            (Scope::DeallocatesAll, _) => self.deallocating_portal = Some(portal.into()),
+            (Scope::Plain, Some(known)) if **known == *portal => self.deallocating_portal = None,
+            _ => {}
+        }
     }
 
     fn describe(
@@ -193,45 +235,60 @@ impl Conversation {
         close: Close<'_>,
         aside: &mut Aside,
     ) -> Result<Passage, Violation> {
-        let _ = &aside;
+        if close.target == Target::Statement && close.name.is_empty() {
+            self.own_unnamed(None);
+            self.expect(Expected::CloseUnnamed);
+            return Ok(Passage::WHOLE);
+        }
         if close.target == Target::Statement
             && let Some(statement) = client.remove(close.name)
         {
-            self.expect(Expected::SyntheticClose(Box::new(Named { name: close.name.into(), statement })));
+            let named = Named { name: close.name.into(), statement, since: self.progress.sent };
+            self.expect_synthetic(Expected::SyntheticClose(Box::new(named)), &mut aside.to_server);
             return Ok(Passage::Pass { skip: header.total() });
-        }
-        if close.target == Target::Statement && close.name.is_empty() {
-            client.unnamed = None;
-            self.unnamed = Unnamed::Unknown;
         }
         self.expect(Expected::Close);
         Ok(Passage::WHOLE)
     }
 
-    /// Before the first use of the unnamed statement in a lease: makes the server's unnamed statement the client's, be it none.
-    fn settle_unnamed(&mut self, client: &ClientStatements, to_server: &mut Vec<u8>) {
-        if self.unnamed_is == UnnamedIs::TheClients {
-            return;
+    /// The client makes or drops its unnamed statement itself.
+    #[inline]
+    fn own_unnamed(&mut self, statement: Option<Arc<Statement>>) {
+        self.unnamed_is = UnnamedIs::TheClients { statement, since: self.progress.sent };
+    }
+
+    /// Before a use of the unnamed statement: makes the server's unnamed statement the client's, be it none. Once in a lease; and again if
+    /// an error could have skipped what was sent for that.
+    fn settle_unnamed(&mut self, client: &ClientStatements, to_server: &mut Vec<u8>) -> Scope {
+        let wanted = match &self.unnamed_is {
+            UnnamedIs::TheClients { statement, since } if self.progress.covers(*since) => return scope_of(statement.as_ref()),
+            UnnamedIs::TheClients { statement, .. } => statement.clone(),
+            UnnamedIs::SomebodyElses => client.unnamed.clone(),
+        };
+        let in_place = matches!(self.unnamed_is, UnnamedIs::SomebodyElses)
+            && wanted.as_ref().map(|statement| statement.id) == self.unnamed;
+        if !in_place {
+            self.replace_unnamed(wanted.as_ref(), to_server);
         }
-        self.unnamed_is = UnnamedIs::TheClients;
-        match (&client.unnamed, &self.unnamed) {
-            (Some(statement), Unnamed::Is(id)) if statement.id == *id => {}
-            (Some(statement), _) => {
+        let scope = scope_of(wanted.as_ref());
+        self.own_unnamed(wanted);
+        scope
+    }
+
+    fn replace_unnamed(&mut self, wanted: Option<&Arc<Statement>>, to_server: &mut Vec<u8>) {
+        match wanted {
+            Some(statement) => {
                 statement.write_parse(b"", to_server);
                 self.expect_parse(statement, ParsedFor::PoolerUnnamed);
             }
-            (None, Unnamed::Nothing) => {}
-            (None, _) => {
-                wire::write::close(to_server, frontend::Target::Statement, b"");
-                self.expect(Expected::CloseUnnamed);
+            None => {
+                wire::write::close(to_server, Target::Statement, b"");
+                self.expect(Expected::DropUnnamed);
             }
         }
     }
 }
 
-/// Whether a message that reaches an idle client's session needs a server connection at all. Late COPY messages do not: the server would
-/// ignore them too. (Protocol: "COPY Operations")
-pub fn needs_server(tag: u8) -> bool {
-    !matches!(tag, tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL | tag::TERMINATE)
+fn scope_of(statement: Option<&Arc<Statement>>) -> Scope {
+    statement.map_or(Scope::Plain, |statement| statement.scope())
 }
-

@@ -1,10 +1,11 @@
 //! The server's side of a conversation.
 
-use super::expected::{Expected, Parsed, ParsedFor};
-use super::{Aside, Conversation, CopyIn, Event, Flow, Passage, Prepared, Trust, Unnamed, Violation};
-use crate::statements::{ClientStatements, StatementId, restore_names};
+use super::expected::{Expected, Own, Parsed, ParsedFor};
+use super::{Aside, Conversation, CopyIn, Event, Flow, Passage, Prepared, Series, Trust, UnnamedIs, Violation};
+use crate::statements::{ClientStatements, Forgotten, Statement, place_of_server_name, restore_names};
+use std::sync::Arc;
 use wire::Header;
-use wire::backend::{CommandComplete, ErrorFields, ReadyForQuery, tag};
+use wire::backend::{CommandComplete, ErrorFields, ReadyForQuery, TransactionStatus, tag};
 
 /// What a message of the server comes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,111 +44,141 @@ impl Conversation {
         body: &[u8],
         aside: &mut Aside,
     ) -> Result<Reply, Violation> {
+        let body = body.get(..header.body()).unwrap_or(body);
+        if has_to_be_whole(header.tag) && body.len() < header.body() {
+            return Ok(Reply::INCOMPLETE);
+        }
         match self.expected.front() {
             Some(Expected::Own { .. }) => return self.own_reply(client, header, body),
-            Some(Expected::SyntheticParse(_) | Expected::SyntheticClose(_)) => {
-                if !is_asynchronous(header.tag) {
-                    self.answer_synthetic(&mut aside.to_client);
-                }
+            Some(front) if front.is_synthetic() && !is_asynchronous(header.tag) => {
+                self.answer_synthetic(&mut aside.to_client);
             }
             _ => {}
         }
         match header.tag {
-            tag::DATA_ROW | tag::COPY_DATA => self.during_result(header),
+            tag::DATA_ROW | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_OUT_RESPONSE | tag::COPY_BOTH_RESPONSE => {
+                self.during(header, Expected::is_execution)
+            }
             tag::READY_FOR_QUERY => self.ready(client, header, body),
             tag::COMMAND_COMPLETE => self.command_complete(client, header, body),
             tag::PARSE_COMPLETE => self.parse_complete(client, header),
-            tag::BIND_COMPLETE => self.pop_if(header, |front| matches!(front, Expected::Bind)),
-            tag::CLOSE_COMPLETE => self.close_complete(header),
-            tag::ROW_DESCRIPTION | tag::NO_DATA => Ok(self.description()),
-            tag::EMPTY_QUERY_RESPONSE | tag::PORTAL_SUSPENDED => self.execution_ended(header),
-            tag::ERROR_RESPONSE => self.error(client, header, body, aside),
+            tag::BIND_COMPLETE => match self.expected.pop_front() {
+                Some(Expected::Bind) => Ok(Reply::PASS),
+                _ => Err(Violation::UnexpectedMessage(header.tag)),
+            },
+            tag::CLOSE_COMPLETE => self.close_complete(client, header),
+            tag::ROW_DESCRIPTION | tag::NO_DATA => self.description(header),
+            tag::EMPTY_QUERY_RESPONSE | tag::PORTAL_SUSPENDED => self.execution_ended(client, header),
+            tag::ERROR_RESPONSE => Ok(self.error(client, header, body, aside)),
             tag::COPY_IN_RESPONSE => self.copy_in_begins(header),
-            tag::PARAMETER_DESCRIPTION
-            | tag::COPY_OUT_RESPONSE
-            | tag::COPY_BOTH_RESPONSE
-            | tag::COPY_DONE
-            | tag::FUNCTION_CALL_RESPONSE => self.during_result(header),
-            tag::PARAMETER_STATUS => Ok(parameter_status(header, body, false)),
+            tag::PARAMETER_DESCRIPTION => self.during(header, |front| matches!(front, Expected::Describe)),
+            tag::FUNCTION_CALL_RESPONSE => self.during(header, |front| matches!(front, Expected::FunctionCall)),
+            tag::PARAMETER_STATUS => Ok(parameter_status(header, false)),
             tag::NOTICE_RESPONSE | tag::NOTIFICATION_RESPONSE => Ok(Reply::PASS),
             other => Err(Violation::UnexpectedMessage(other)),
         }
     }
 
-    /// Rows and the like: part of a result, if one is owed.
+    /// Rows and the like: part of a result that is owed.
     #[inline]
-    fn during_result(&mut self, header: Header) -> Result<Reply, Violation> {
-        if self.expected.is_empty() { Err(Violation::UnexpectedMessage(header.tag)) } else { Ok(Reply::PASS) }
+    fn during(&mut self, header: Header, fits: impl Fn(&Expected) -> bool) -> Result<Reply, Violation> {
+        match self.expected.front() {
+            Some(front) if fits(front) => Ok(Reply::PASS),
+            _ => Err(Violation::UnexpectedMessage(header.tag)),
+        }
     }
 
     fn own_reply(&mut self, client: Option<&mut ClientStatements>, header: Header, body: &[u8]) -> Result<Reply, Violation> {
         let Some(Expected::Own { own, failed }) = self.expected.front_mut() else { return Ok(Reply::PASS) };
+        let own = *own;
         match header.tag {
             tag::ERROR_RESPONSE => {
                 *failed = true;
-                let event = Event::OwnFailed(*own);
-                return Ok(if body.len() < header.body() { Reply::INCOMPLETE } else { Reply::keep(header).with(event) });
+                Ok(Reply::keep(header).with(Event::OwnFailed(own)))
             }
-            tag::PARAMETER_STATUS => return Ok(parameter_status(header, body, true)),
-            tag::NOTIFICATION_RESPONSE => return Ok(Reply::PASS),
+            tag::PARAMETER_STATUS => Ok(parameter_status(header, true)),
+            tag::NOTIFICATION_RESPONSE => Ok(Reply::PASS),
             tag::COMMAND_COMPLETE => {
-                let Some(body) = body.get(..header.body()) else { return Ok(Reply::INCOMPLETE) };
-                let event = self.tag_event(client, CommandComplete::parse(body)?.tag);
-                return Ok(Reply::keep(header).with(event));
+                let command_tag = CommandComplete::parse(body)?.tag;
+                // What a replay resets is known to whoever wrote it.
+                let event = if own == Own::Replay { Event::Nothing } else { self.tag_event(client, command_tag) };
+                Ok(Reply::keep(header).with(event))
             }
-            tag::COPY_IN_RESPONSE | tag::COPY_OUT_RESPONSE => return Err(Violation::UnexpectedMessage(header.tag)),
             tag::READY_FOR_QUERY => {
-                let Some(body) = body.get(..header.body()) else { return Ok(Reply::INCOMPLETE) };
-                let event = Event::OwnDone { own: *own, failed: *failed };
+                let event = Event::OwnDone { own, failed: *failed };
                 self.status = ReadyForQuery::parse(body)?.status;
-                self.unnamed = Unnamed::Nothing;
                 self.expected.pop_front();
-                return Ok(Reply::keep(header).with(event));
+                self.segment_answered();
+                Ok(Reply::keep(header).with(event))
             }
-            _ => {}
+            tag::NOTICE_RESPONSE | tag::ROW_DESCRIPTION | tag::DATA_ROW | tag::EMPTY_QUERY_RESPONSE => Ok(Reply::keep(header)),
+            other => Err(Violation::UnexpectedMessage(other)),
         }
-        Ok(Reply::keep(header))
     }
 
     #[inline]
     fn ready(&mut self, client: Option<&mut ClientStatements>, header: Header, body: &[u8]) -> Result<Reply, Violation> {
-        let Some(body) = body.get(..header.body()) else { return Ok(Reply::INCOMPLETE) };
+        let status = ReadyForQuery::parse(body)?.status;
         self.drop_copy_ends();
         match self.expected.pop_front() {
-            Some(Expected::Query) => {
-                self.unnamed = Unnamed::Nothing; // (Protocol: a simple Query destroys the unnamed statement)
-                if let Some(client) = client {
-                    client.unnamed = None;
-                }
-            }
+            Some(Expected::Query(forgotten)) => self.query_done(client, forgotten),
             Some(Expected::Sync | Expected::FunctionCall) => {}
+            None if self.trust == Trust::Doubtful => {} // of a Sync that was not a part of COPY data
             _ => return Err(Violation::UnexpectedMessage(header.tag)),
         }
-        self.status = ReadyForQuery::parse(body)?.status;
+        self.drop_copy_ends();
+        self.status = status;
         self.copy_in = CopyIn::No;
+        if status == TransactionStatus::Idle {
+            self.deallocating_portal = None;
+        }
+        self.segment_answered();
         Ok(Reply::PASS.with(Event::Ready))
     }
 
     #[inline]
+    fn query_done(&mut self, client: Option<&mut ClientStatements>, forgotten: Option<Box<Forgotten>>) {
+        self.unnamed = None; // (Protocol: a simple Query destroys the unnamed statement)
+        let Some(client) = client else { return };
+        client.unnamed = None;
+        if let Some(forgotten) = forgotten {
+            client.remember(*forgotten);
+        }
+    }
+
+    #[inline]
+    fn segment_answered(&mut self) {
+        self.progress.answered += 1;
+        if self.expected.is_empty() {
+            self.progress.answered = self.progress.sent;
+            self.series = Series::Closed;
+        }
+    }
+
+    #[inline]
     fn command_complete(&mut self, client: Option<&mut ClientStatements>, header: Header, body: &[u8]) -> Result<Reply, Violation> {
-        let Some(body) = body.get(..header.body()) else { return Ok(Reply::INCOMPLETE) };
-        let reply = self.execution_ended(header)?;
-        let event = match body.first() {
-            Some(b'D' | b'R') => self.tag_event(client, CommandComplete::parse(body)?.tag),
-            _ => Event::Nothing,
-        };
-        Ok(reply.with(event))
+        if !self.expected.front().is_some_and(Expected::is_execution) {
+            return Err(Violation::UnexpectedMessage(header.tag));
+        }
+        match body.first() {
+            Some(b'D' | b'R') => {
+                let mut client = client;
+                let event = self.tag_event(client.as_deref_mut(), CommandComplete::parse(body)?.tag);
+                Ok(self.execution_ended(client, header)?.with(event))
+            }
+            _ => self.execution_ended(client, header),
+        }
     }
 
     /// The command tag says what really happened.
     fn tag_event(&mut self, client: Option<&mut ClientStatements>, command_tag: &[u8]) -> Event {
         match command_tag {
             b"DEALLOCATE ALL" => {
-                self.forget_all_statements(client);
+                self.all_deallocated(client);
                 Event::Nothing
             }
             b"DISCARD ALL" => {
-                self.forget_all_statements(client);
+                self.all_deallocated(client);
                 Event::SessionReset
             }
             b"RESET" => Event::SessionReset,
@@ -155,40 +186,67 @@ impl Conversation {
         }
     }
 
-    fn execution_ended(&mut self, header: Header) -> Result<Reply, Violation> {
-        match self.expected.front() {
-            Some(Expected::Execute) => {
+    /// All named statements are gone, but for those that were made by messages sent behind.
+    fn all_deallocated(&mut self, client: Option<&mut ClientStatements>) {
+        if let Prepared::Shared(statements) = &mut self.prepared {
+            let touches = |expected: &Expected| matches!(expected, Expected::Parse(_) | Expected::CloseShared(_));
+            if self.expected.iter().any(touches) { statements.doubt_all() } else { statements.clear() }
+        }
+        let foreseen = match self.expected.front_mut() {
+            Some(Expected::Query(forgotten) | Expected::Execute(forgotten)) => forgotten.take().is_some(),
+            _ => false,
+        };
+        if let Some(client) = client
+            && !foreseen
+        {
+            client.retain_named(|name| self.expected.iter().any(|expected| expected.gives_name(name)));
+        }
+    }
+
+    #[inline]
+    fn execution_ended(&mut self, client: Option<&mut ClientStatements>, header: Header) -> Result<Reply, Violation> {
+        match self.expected.front_mut() {
+            Some(Expected::Execute(forgotten)) => {
+                if let (Some(forgotten), Some(client)) = (forgotten.take(), client) {
+                    client.remember(*forgotten);
+                }
                 self.expected.pop_front();
             }
-            Some(Expected::Query) => {}
+            Some(Expected::Query(_)) if header.tag != tag::PORTAL_SUSPENDED => {}
             _ => return Err(Violation::UnexpectedMessage(header.tag)),
         }
         if self.copy_in != CopyIn::No {
             self.copy_in = CopyIn::No;
-            self.expected.retain(|expected| !matches!(expected, Expected::IgnoredSync));
+            self.drop_ignored_syncs();
         }
         self.drop_copy_ends();
         Ok(Reply::PASS)
+    }
+
+    /// True if there were any.
+    fn drop_ignored_syncs(&mut self) -> bool {
+        let before = self.expected.len();
+        self.expected.retain(|expected| !matches!(expected, Expected::IgnoredSync));
+        let dropped = before - self.expected.len();
+        self.progress.answered += dropped as u64;
+        dropped > 0
     }
 
     fn parse_complete(&mut self, client: Option<&mut ClientStatements>, header: Header) -> Result<Reply, Violation> {
         match self.expected.pop_front() {
             Some(Expected::RawParse) => Ok(Reply::PASS),
             Some(Expected::Parse(parsed)) => {
-                let Parsed { statement, parsed_for } = *parsed;
+                let Parsed { statement, parsed_for, .. } = *parsed;
                 match parsed_for {
                     ParsedFor::ClientNamed(_) => Ok(Reply::PASS),
                     ParsedFor::PoolerNamed => Ok(Reply::keep(header)),
-                    ParsedFor::Duplicate => Err(Violation::UnexpectedMessage(header.tag)),
+                    ParsedFor::Duplicate(_) => Err(Violation::UnexpectedMessage(header.tag)),
                     ParsedFor::PoolerUnnamed => {
-                        self.unnamed = Unnamed::Is(statement.id);
+                        self.unnamed_is_now(client, statement);
                         Ok(Reply::keep(header))
                     }
                     ParsedFor::ClientUnnamed => {
-                        self.unnamed = Unnamed::Is(statement.id);
-                        if let Some(client) = client {
-                            client.unnamed = Some(statement);
-                        }
+                        self.unnamed_is_now(client, statement);
                         Ok(Reply::PASS)
                     }
                 }
@@ -197,65 +255,75 @@ impl Conversation {
         }
     }
 
-    fn close_complete(&mut self, header: Header) -> Result<Reply, Violation> {
+    fn unnamed_is_now(&mut self, client: Option<&mut ClientStatements>, statement: Arc<Statement>) {
+        self.unnamed = Some(statement.id);
+        if let Some(client) = client {
+            client.unnamed = Some(statement);
+        }
+    }
+
+    fn close_complete(&mut self, client: Option<&mut ClientStatements>, header: Header) -> Result<Reply, Violation> {
         match self.expected.pop_front() {
             Some(Expected::Close) => Ok(Reply::PASS),
-            Some(Expected::CloseEvicted(_)) => Ok(Reply::keep(header)),
             Some(Expected::CloseUnnamed) => {
-                self.unnamed = Unnamed::Nothing;
+                self.unnamed = None;
+                if let Some(client) = client {
+                    client.unnamed = None;
+                }
+                Ok(Reply::PASS)
+            }
+            Some(Expected::CloseShared(_) | Expected::Marker) => Ok(Reply::keep(header)),
+            Some(Expected::DropUnnamed) => {
+                self.unnamed = None;
                 Ok(Reply::keep(header))
             }
             _ => Err(Violation::UnexpectedMessage(header.tag)),
         }
     }
 
-    fn pop_if(&mut self, header: Header, fits: impl Fn(&Expected) -> bool) -> Result<Reply, Violation> {
-        match self.expected.pop_front() {
-            Some(front) if fits(&front) => Ok(Reply::PASS),
+    /// RowDescription and NoData answer a Describe; within a Query the former is part of its result.
+    #[inline]
+    fn description(&mut self, header: Header) -> Result<Reply, Violation> {
+        match self.expected.front() {
+            Some(Expected::Describe) => {
+                self.expected.pop_front();
+                Ok(Reply::PASS)
+            }
+            Some(Expected::Query(_)) if header.tag == tag::ROW_DESCRIPTION => Ok(Reply::PASS),
             _ => Err(Violation::UnexpectedMessage(header.tag)),
         }
     }
 
-    /// RowDescription and NoData answer a Describe; within a Query they are part of its result.
-    fn description(&mut self) -> Reply {
-        if let Some(Expected::Describe) = self.expected.front() {
-            self.expected.pop_front();
-        }
-        Reply::PASS
-    }
-
-    /// The Syncs that came before the server asked for data are read, and ignored, as part of the data.
+    /// The Syncs that came before the server asked for data are read, and ignored, as part of the data. (Protocol: "COPY Operations")
     fn copy_in_begins(&mut self, header: Header) -> Result<Reply, Violation> {
-        if !matches!(self.expected.front(), Some(Expected::Query | Expected::Execute)) {
+        if !self.expected.front().is_some_and(Expected::is_execution) {
             return Err(Violation::UnexpectedMessage(header.tag));
         }
         self.copy_in = CopyIn::Running;
-        for expected in self.expected.iter_mut().skip(1) {
-            match expected {
-                Expected::Sync => *expected = Expected::IgnoredSync,
-                Expected::CopyEnd => {
-                    self.copy_in = CopyIn::Ended;
-                    break;
-                }
-                _ => {}
-            }
+        let end = self.expected.iter().position(|expected| matches!(expected, Expected::CopyEnd));
+        let within = end.unwrap_or(self.expected.len());
+        for expected in self.expected.iter_mut().take(within).filter(|expected| matches!(expected, Expected::Sync)) {
+            *expected = Expected::IgnoredSync;
+            self.series = Series::Open;
+        }
+        if let Some(end) = end {
+            self.copy_in = CopyIn::Ended;
+            self.expected.remove(end);
+        }
+        if self.expected.iter().skip(within).any(|expected| matches!(expected, Expected::Sync)) {
+            self.series = Series::Closed;
         }
         Ok(Reply::PASS)
     }
 
     /// An error in an extended conversation makes the server skip everything up to the next Sync.
-    fn error(
-        &mut self,
-        mut client: Option<&mut ClientStatements>,
-        header: Header,
-        body: &[u8],
-        aside: &mut Aside,
-    ) -> Result<Reply, Violation> {
-        let Some(body) = body.get(..header.body()) else { return Ok(Reply::INCOMPLETE) };
-        let renamed = restore_names(body, client.as_deref(), &mut aside.to_client);
-        if is_fatal(body) {
-            self.trust = Trust::Farewell;
-        }
+    fn error(&mut self, mut client: Option<&mut ClientStatements>, header: Header, body: &[u8], aside: &mut Aside) -> Reply {
+        let meant = match self.expected.front() {
+            Some(Expected::Parse(parsed)) => parsed.parsed_for.name(),
+            _ => None,
+        };
+        let renamed = restore_names(body, meant, client.as_deref(), &mut aside.to_client);
+        self.learn_from(body, meant.is_some());
         if self.copy_in != CopyIn::No {
             self.copy_failed();
         }
@@ -263,15 +331,25 @@ impl Conversation {
             self.forget_failed_unnamed(client.as_deref_mut());
             self.skip_to_sync(client);
         }
-        Ok(Reply::pass_if(!renamed, header))
+        Reply::pass_if(!renamed, header)
+    }
+
+    fn learn_from(&mut self, body: &[u8], refuses_name: bool) {
+        let Ok(fields) = ErrorFields::parse(body) else { return };
+        if is_fatal(&fields) {
+            self.trust = Trust::Farewell;
+        }
+        // Something that Weir does not see (a function, a DO block) has dropped statements, or a table has changed under one.
+        let about_shared = !refuses_name && fields.get(b'M').and_then(place_of_server_name).is_some();
+        if about_shared || fields.get(b'R') == Some(b"RevalidateCachedQuery") {
+            self.doubt_statements();
+        }
     }
 
     /// Whether the server had read the Syncs that were sent into the COPY, or will answer them, cannot be known.
     fn copy_failed(&mut self) {
         self.copy_in = CopyIn::No;
-        let before = self.expected.len();
-        self.expected.retain(|expected| !matches!(expected, Expected::IgnoredSync));
-        if self.expected.len() != before {
+        if self.drop_ignored_syncs() && self.trust == Trust::Full {
             self.trust = Trust::Doubtful;
         }
     }
@@ -281,12 +359,12 @@ impl Conversation {
         let Some(Expected::Parse(parsed)) = self.expected.front() else { return };
         match parsed.parsed_for {
             ParsedFor::ClientUnnamed => {
-                self.unnamed = Unnamed::Nothing;
+                self.unnamed = None;
                 if let Some(client) = client {
                     client.unnamed = None;
                 }
             }
-            ParsedFor::PoolerUnnamed => self.unnamed = Unnamed::Nothing,
+            ParsedFor::PoolerUnnamed => self.unnamed = None,
             _ => {}
         }
     }
@@ -296,13 +374,18 @@ impl Conversation {
         if sync.is_none() {
             self.flow = Flow::Skipping;
         }
-        let skipped = self.expected.drain(..sync.unwrap_or(self.expected.len()));
-        for expected in skipped.rev() {
+        let mut segments = 0;
+        for expected in self.expected.drain(..sync.unwrap_or(self.expected.len())).rev() {
+            segments += u64::from(expected.ends_segment());
             let server = match &mut self.prepared {
                 Prepared::Shared(statements) => Some(statements),
                 Prepared::Raw => None,
             };
             expected.undo(client.as_deref_mut(), server);
+        }
+        self.progress.answered += segments;
+        if matches!(self.unnamed_is, UnnamedIs::TheClients { since, .. } if since <= self.progress.answered) {
+            self.unnamed_is = UnnamedIs::SomebodyElses;
         }
     }
 
@@ -311,29 +394,24 @@ impl Conversation {
             self.expected.pop_front();
         }
     }
+}
 
-    /// The statement's plan no longer fits: it has to be parsed anew here.
-    pub fn forget_statement(&mut self, id: StatementId) -> bool {
-        match &mut self.prepared {
-            Prepared::Shared(statements) => statements.remove(id),
-            Prepared::Raw => false,
-        }
-    }
+/// Messages whose body decides, or is handed on with an event.
+#[inline]
+fn has_to_be_whole(message: u8) -> bool {
+    matches!(message, tag::READY_FOR_QUERY | tag::COMMAND_COMPLETE | tag::ERROR_RESPONSE | tag::PARAMETER_STATUS)
 }
 
 /// The server closes the connection after it.
-fn is_fatal(body: &[u8]) -> bool {
-    let severity = |fields: ErrorFields<'_>| matches!(fields.get(b'V').or(fields.get(b'S')), Some(b"FATAL" | b"PANIC"));
-    ErrorFields::parse(body).is_ok_and(severity)
+fn is_fatal(fields: &ErrorFields<'_>) -> bool {
+    matches!(fields.get(b'V').or(fields.get(b'S')), Some(b"FATAL" | b"PANIC"))
 }
 
+#[inline]
 fn is_asynchronous(message: u8) -> bool {
     matches!(message, tag::PARAMETER_STATUS | tag::NOTICE_RESPONSE | tag::NOTIFICATION_RESPONSE)
 }
 
-fn parameter_status(header: Header, body: &[u8], own: bool) -> Reply {
-    if body.len() < header.body() {
-        return Reply::INCOMPLETE;
-    }
+fn parameter_status(header: Header, own: bool) -> Reply {
     Reply::pass_if(!own, header).with(Event::ParameterStatus { own })
 }
