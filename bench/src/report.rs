@@ -169,7 +169,8 @@ fn variant_rank(variant: &str) -> (&str, u64) {
 }
 
 fn cell(series: &Series) -> String {
-    if series.samples.len() < 2 {
+    // Around zero a relative spread says nothing.
+    if series.samples.len() < 2 || series.median() == 0.0 {
         return number(series.median());
     }
     format!(
