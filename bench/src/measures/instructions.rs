@@ -14,10 +14,10 @@ use crate::pgbench::{Length, Load, Protocol};
 use crate::probe::{self, Expected};
 
 const PARTIES: [Kind; 8] = [
-    Kind::Haproxy,
     Kind::PgBouncer,
     WEIR_IO_URING,
     WEIR_EPOLL,
+    Kind::Haproxy,
     Kind::Weir(Reactor::IoUring, 2),
     Kind::Weir(Reactor::Epoll, 2),
     Kind::Weir(Reactor::IoUring, 4),
