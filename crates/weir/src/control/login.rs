@@ -28,6 +28,7 @@ use refusal::{Failure, Refusal};
 use settings::{Config, Database, General, is_console};
 use socket2::Socket;
 use startup::{Purpose, Request};
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -182,7 +183,7 @@ impl Login {
     }
 
     async fn admit_untimed(&mut self, config: &Arc<Config>) -> Result<Admitted, Failure> {
-        let peer = peer_text(&self.peer);
+        let peer = PeerName(&self.peer);
         let request = match startup::read(&mut self.line, &config.general, &peer).await? {
             Purpose::Cancel { pid, key } => return Ok(Admitted::Cancel { pid, key }),
             Purpose::Session(request) => self.request.insert(request),
@@ -274,6 +275,7 @@ impl Login {
         };
         let pid = ClientPid::new(worker, id);
         let parameters = greeting.parameters;
+        permit.pool().state.logins.fetch_add(1, Ordering::Relaxed);
         let client = NewClient { socket, leftover, id, pid, secret, permit, parameters, peer, local, connected_at };
         reception.shared.tell(worker, ToWorker::Client(Box::new(client)));
         Ok(())
@@ -316,8 +318,8 @@ impl Login {
             Some(request) => (request.database.as_str(), request.user.as_str()),
             None => ("(nodb)", "(nouser)"),
         };
-        let (peer, age) = (peer_text(&self.peer), greeting::age(self.reception.shared.clock.now(), self.connected_at));
-        let id = self.id;
+        let (id, peer) = (self.id, PeerName(&self.peer));
+        let age = self.reception.shared.clock.now().since(self.connected_at).as_secs();
         if matches!(failure, Failure::Refused(_)) && general.log_pooler_errors {
             tracing::warn!(client = id, %peer, "{database}/{user}: pooler error: {failure}");
         }
@@ -399,10 +401,14 @@ fn console_socket(socket: OwnedFd, peer: &Address) -> io::Result<Box<dyn Console
     })
 }
 
-/// For logs, and for application_name.
-fn peer_text(peer: &Address) -> String {
-    match peer {
-        Address::Tcp(address) => address.to_string(),
-        Address::Unix(_) => "unix".to_owned(),
+/// How a peer is called in logs and in application_name.
+struct PeerName<'a>(&'a Address);
+
+impl fmt::Display for PeerName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Unix(_) => f.write_str("unix"),
+        }
     }
 }

@@ -93,3 +93,90 @@ fn give_access(path: &Path, general: &General) -> Result<(), ListenError> {
     }
     fs::set_permissions(path, fs::Permissions::from_mode(general.unix_socket_mode.0)).map_err(failed)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    fn general(port: u16) -> General {
+        General { listen_port: port, ..General::default() }
+    }
+
+    fn dir(folder: &tempfile::TempDir) -> UnixSocketDir {
+        UnixSocketDir::Path(folder.path().to_owned())
+    }
+
+    #[test]
+    fn the_socket_has_its_name_and_mode_and_goes_with_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let general = General { unix_socket_mode: settings::FileMode(0o700), ..general(6432) };
+        let (_listener, path, file) = open(&dir(&folder), &general).unwrap();
+        assert_eq!(path, folder.path().join(".s.PGSQL.6432"));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        UnixStream::connect(&path).unwrap();
+        drop(file);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_dead_process_socket_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".s.PGSQL.1");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let opened = open(&dir(&folder), &general(1)).unwrap();
+        UnixStream::connect(&path).unwrap();
+        drop(opened);
+    }
+
+    #[test]
+    fn a_live_process_socket_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let living = UnixListener::bind(folder.path().join(".s.PGSQL.1")).unwrap();
+        assert!(matches!(open(&dir(&folder), &general(1)), Err(ListenError::InUse { .. })));
+        drop(living);
+    }
+
+    #[test]
+    fn what_is_no_socket_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".s.PGSQL.1");
+        fs::write(&path, "precious").unwrap();
+        assert!(matches!(open(&dir(&folder), &general(1)), Err(ListenError::Unix { .. })));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[test]
+    fn another_ones_socket_is_not_removed_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_listener, path, file) = open(&dir(&folder), &general(1)).unwrap();
+        fs::rename(&path, folder.path().join("moved")).unwrap();
+        let successor = UnixListener::bind(&path).unwrap();
+        drop(file);
+        assert!(path.exists());
+        drop(successor);
+    }
+
+    #[test]
+    fn a_group_that_does_not_exist_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let general = General { unix_socket_group: Some("no such group".to_owned()), ..general(1) };
+        assert!(matches!(open(&dir(&folder), &general), Err(ListenError::Group(_))));
+        assert!(!folder.path().join(".s.PGSQL.1").exists());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_abstract_namespace_has_no_file() {
+        use std::os::linux::net::SocketAddrExt;
+        let prefix = format!("weir-test-{}", std::process::id());
+        let (_listener, path, file) = open(&UnixSocketDir::Abstract(prefix.clone()), &general(1)).unwrap();
+        assert_eq!(path, PathBuf::from(format!("@{prefix}/.s.PGSQL.1")));
+        assert!(file.is_none());
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(format!("{prefix}/.s.PGSQL.1")).unwrap();
+        UnixStream::connect_addr(&address).unwrap();
+    }
+}

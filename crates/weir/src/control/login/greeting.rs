@@ -8,7 +8,7 @@ use crate::shared::{Pool, Shared, ToControl};
 use pooling::cancel::ClientPid;
 use pooling::ledger::PoolId;
 use pooling::parameters::{Origin, Parameters};
-use pooling::{CancelSecret, Time};
+use pooling::CancelSecret;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl Greetings {
     /// Claims the right to ask for the pool's first server connection, if nobody has it.
     fn claim(&self, pool: PoolId) -> Option<Dialling<'_>> {
         let mut dialling = self.dialling.lock().unwrap_or_else(PoisonError::into_inner);
-        dialling.insert(pool).then_some(Dialling { greetings: self, pool })
+        dialling.insert(pool).then(|| Dialling { greetings: self, pool })
     }
 }
 
@@ -180,9 +180,4 @@ fn dial(shared: &Arc<Shared>, pool: &Arc<Pool>, worker: usize) -> bool {
     };
     shared.tell_control(ToControl::Dial { pool: Arc::clone(pool), worker, slot });
     true
-}
-
-/// Since when a client is connected, for people.
-pub fn age(now: Time, since: Time) -> u64 {
-    now.since(since).as_secs()
 }

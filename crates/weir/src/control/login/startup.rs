@@ -4,6 +4,7 @@
 use super::line::Line;
 use super::refusal::{Failure, Refusal};
 use settings::General;
+use std::fmt::Display;
 use wire::SqlState;
 use wire::startup::{PROTOCOL_3_2, ProtocolVersion, Startup, StartupPacket};
 
@@ -53,7 +54,7 @@ struct Asked {
 }
 
 /// Reads until it is known what the connection is for.
-pub async fn read(line: &mut Line, general: &General, peer: &str) -> Result<Purpose, Failure> {
+pub async fn read(line: &mut Line, general: &General, peer: &impl Display) -> Result<Purpose, Failure> {
     let mut asked = Asked::default();
     loop {
         let total = line.startup_packet().await?;
@@ -87,7 +88,7 @@ async fn decline_encryption(line: &mut Line, packet_length: usize) -> Result<(),
 }
 
 /// Judges a StartupMessage. `peer` is how the client's address is written into application_name, if that is wanted.
-pub fn decide(startup: &Startup<'_>, general: &General, peer: &str) -> Result<Request, Refusal> {
+pub fn decide(startup: &Startup<'_>, general: &General, peer: &impl Display) -> Result<Request, Refusal> {
     let mut draft = Draft::default();
     for (name, value) in startup.parameters() {
         draft.take(text(name)?, text(value)?, general)?;
@@ -136,7 +137,7 @@ impl Draft {
         Ok(())
     }
 
-    fn add_host(&mut self, peer: &str) {
+    fn add_host(&mut self, peer: &impl Display) {
         const NAME: &str = "application_name";
         let given = self.settings.iter_mut().rfind(|(name, _)| name.eq_ignore_ascii_case(NAME));
         match given {
@@ -183,5 +184,76 @@ fn refuse_replication(value: &str) -> Result<(), Refusal> {
     match value.to_ascii_lowercase().as_str() {
         "false" | "off" | "no" | "0" => Ok(()),
         _ => Err(Refusal::new(SqlState::FEATURE_NOT_SUPPORTED, "replication connections are not pooled yet")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// What `general`, changed by `settings`, makes of these parameters.
+    fn decided(settings: &str, parameters: &[(&str, &str)]) -> Result<Request, Refusal> {
+        let text = format!("[pgbouncer]\n{settings}\n");
+        let general = settings::Config::parse(&text, std::path::Path::new("test.ini")).unwrap().config.general;
+        let mut packet = Vec::new();
+        let pairs = parameters.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        wire::write::startup(&mut packet, PROTOCOL_3_2, pairs);
+        let StartupPacket::Startup(startup) = StartupPacket::parse(&packet).unwrap() else { panic!("a startup packet") };
+        decide(&startup, &general, &"10.0.0.1:5000")
+    }
+
+    #[test]
+    fn the_database_is_called_as_the_user_by_default() {
+        let request = decided("", &[("user", "app")]).unwrap();
+        assert_eq!((request.database.as_str(), request.negotiation), ("app", None));
+    }
+
+    #[test]
+    fn names_count_without_regard_to_case_and_the_last_value_wins() {
+        let request = decided("", &[("user", "app"), ("DateStyle", "German"), ("datestyle", "ISO")]).unwrap();
+        assert_eq!(request.setting("DATESTYLE"), Some("ISO"));
+    }
+
+    #[test]
+    fn a_parameter_comes_before_options() {
+        let request = decided("", &[("user", "app"), ("work_mem", "1MB"), ("options", "-c work_mem=2MB --geqo=off")]).unwrap();
+        assert_eq!((request.setting("work_mem"), request.setting("geqo")), (Some("1MB"), Some("off")));
+        assert_eq!(decided("", &[("user", "app"), ("options", "-x")]).unwrap_err().sqlstate, SqlState::SYNTAX_ERROR);
+    }
+
+    #[test]
+    fn ignored_parameters_are_dropped_wherever_they_stand() {
+        let wishes = [("user", "app"), ("extra_float_digits", "2"), ("options", "-c geqo=off -c work_mem=2MB")];
+        let request = decided("ignore_startup_parameters = Extra_Float_Digits, geqo", &wishes).unwrap();
+        assert_eq!(request.settings, [("work_mem".to_owned(), "2MB".to_owned())]);
+        let request = decided("ignore_startup_parameters = options, replication", &[("user", "app"), ("options", "-x")]).unwrap();
+        assert!(request.settings.is_empty());
+    }
+
+    #[test]
+    fn the_host_is_added_to_the_name_of_the_application() {
+        let on = "application_name_add_host = 1";
+        let named = decided(on, &[("user", "app"), ("application_name", "shop")]).unwrap();
+        assert_eq!(named.setting("application_name"), Some("shop - 10.0.0.1:5000"));
+        let unnamed = decided(on, &[("user", "app")]).unwrap();
+        assert_eq!(unnamed.setting("application_name"), Some("app - 10.0.0.1:5000"));
+    }
+
+    #[test]
+    fn names_have_limits() {
+        let (fits, too_long) = ("u".repeat(127), "u".repeat(128));
+        assert!(decided("", &[("user", &fits), ("database", "db")]).is_ok());
+        assert_eq!(decided("", &[("user", &too_long)]).unwrap_err().message, "user name too long");
+        let too_long = "d".repeat(64);
+        assert_eq!(decided("", &[("user", "app"), ("database", &too_long)]).unwrap_err().message, "database name too long");
+        assert!(decided("", &[("user", ""), ("database", "db")]).is_err());
+    }
+
+    #[test]
+    fn only_a_real_wish_for_replication_is_refused() {
+        assert!(decided("", &[("user", "app"), ("replication", "off")]).is_ok());
+        assert!(decided("", &[("user", "app"), ("replication", "true")]).is_err());
     }
 }

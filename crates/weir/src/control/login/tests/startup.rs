@@ -265,3 +265,29 @@ async fn a_cancel_request_for_nobody_is_answered_with_nothing() {
     guest.send(&packet).await;
     guest.end().await;
 }
+
+/// The operator at home needs no password; who else comes over the Unix socket does.
+#[tokio::test]
+async fn the_own_user_opens_the_console_over_the_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = format!("listen_addr =\nlisten_port = 6432\nauth_type = plain\nunix_socket_dir = {}", folder.path().display());
+    let config = Config::parse(&format!("[pgbouncer]\n{settings}\n"), Path::new("test.ini")).unwrap().config;
+    let listeners = listener::bind(&config.general).unwrap();
+    let (shared, _control) = Shared::new(config, CancelKeys::new([1; 16]), [2; 16]);
+    let (open_console, mut consoles) = mpsc::unbounded_channel();
+    let reception = Reception::new(shared, Credentials::new(UserList::default()), move |client| open_console.send(client).unwrap());
+    let _serving = listeners.serve(&reception).unwrap();
+
+    let path = folder.path().join(".s.PGSQL.6432");
+    let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
+    stream.write_all(&startup_message(PROTOCOL_3_0, &[("user", "pgbouncer")])).await.unwrap();
+    let client = consoles.recv().await.unwrap();
+    assert_eq!((client.privilege, client.database.as_str(), &client.peer), (Privilege::Admin, "pgbouncer", &Address::Unix(path.clone())));
+
+    let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
+    stream.write_all(&startup_message(PROTOCOL_3_0, &[("user", "somebody"), ("database", "pgbouncer")])).await.unwrap();
+    assert_eq!(stream.read_u8().await.unwrap(), tag::AUTHENTICATION);
+    let mut rest = [0; 8];
+    stream.read_exact(&mut rest).await.unwrap();
+    assert_eq!(rest, [0, 0, 0, 8, 0, 0, 0, 3]);
+}
