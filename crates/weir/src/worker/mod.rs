@@ -21,7 +21,6 @@ mod server;
 mod sweep;
 
 pub use mailbox::Mailbox;
-pub use reactor::{Interface, probe};
 pub use server::{Server, ServerKey};
 
 use crate::shared::Shared;
@@ -33,7 +32,7 @@ use pooling::Time;
 use pooling::conversation::Aside;
 use pooling::ledger::PoolId;
 use rand::{Rng, SeedableRng};
-use reactor::{Outgoing, Reactor, Slots};
+use reactor::{Interface, Outgoing, Reactor, Slots};
 use rustc_hash::FxHashMap;
 use slab::Slab;
 use std::io;
@@ -49,11 +48,12 @@ pub struct Workers {
 ///
 /// # Errors
 /// What the system says when a thread, its epoll or its io_uring cannot be had.
-pub fn spawn(shared: &Arc<Shared>, count: usize, interface: Interface) -> io::Result<Workers> {
+pub fn spawn(shared: Arc<Shared>, count: usize) -> io::Result<Workers> {
+    let interface = choose(shared.config.load().general.reactor);
     let mut mailboxes = Vec::with_capacity(count);
     let mut threads = Vec::with_capacity(count);
     for index in 0..count {
-        let shared = Arc::clone(shared);
+        let shared = Arc::clone(&shared);
         let (sender, receiver) = mpsc::channel();
         let run = move || match Worker::new(shared, index, interface) {
             Ok(mut worker) => {
@@ -70,6 +70,23 @@ pub fn spawn(shared: &Arc<Shared>, count: usize, interface: Interface) -> io::Re
     }
     shared.workers.set(mailboxes).map_err(|_| io::Error::other("the workers have been started already"))?;
     Ok(Workers { threads })
+}
+
+/// `auto` takes io_uring where the kernel lets this process use it: many containers forbid it.
+fn choose(wanted: settings::Reactor) -> Interface {
+    let interface = match wanted {
+        settings::Reactor::IoUring => Interface::IoUring,
+        settings::Reactor::Epoll => Interface::Epoll,
+        settings::Reactor::Auto => match reactor::probe() {
+            Ok(()) => Interface::IoUring,
+            Err(error) => {
+                tracing::info!("io_uring cannot be used here: {error}");
+                Interface::Epoll
+            }
+        },
+    };
+    tracing::info!("reactor: {interface:?}");
+    interface
 }
 
 impl Workers {
