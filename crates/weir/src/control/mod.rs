@@ -17,6 +17,8 @@ mod reload;
 mod signals;
 mod snapshot;
 mod stats;
+#[cfg(test)]
+mod tests;
 
 pub use signals::Signals;
 

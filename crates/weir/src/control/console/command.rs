@@ -41,6 +41,21 @@ impl Command {
         }
     }
 
+    /// For the log: what is done to whom.
+    pub fn description(&self) -> String {
+        match self {
+            Command::Pause(target)
+            | Command::Resume(target)
+            | Command::Reconnect(target)
+            | Command::Kill(target)
+            | Command::WaitClose(target) => format!("{} {target}", self.tag()),
+            Command::Disable(name) | Command::Enable(name) => format!("{} database {name}", self.tag()),
+            Command::KillClient(id) => format!("{} {id}", self.tag()),
+            Command::Shutdown(phase) => format!("{}, {}", self.tag(), phase.announcement()),
+            _ => self.tag(),
+        }
+    }
+
     /// CommandComplete's tag: the command's first word, as in PgBouncer.
     pub fn tag(&self) -> String {
         let word = match self {
@@ -306,10 +321,10 @@ fn nearest(text: &str) -> Option<&'static str> {
     const SIMILARITY_MIN: f64 = 0.85;
     let shows = Show::ALL.iter().map(|(_, show)| show.command());
     let similar = |command: &'static str| {
-        // A command without its argument may be what was meant as well as one with it.
-        let with_argument = strsim::jaro_winkler(text, command);
-        let alone = text.split_whitespace().next().map_or(0.0, |word| strsim::jaro_winkler(word, command));
-        (with_argument.max(alone), command)
+        // The first word alone counts a little less, so that a command with an argument can win.
+        let whole = strsim::jaro_winkler(text, command);
+        let first_word = text.split_whitespace().next().map_or(0.0, |word| strsim::jaro_winkler(word, command));
+        (whole.max(0.95 * first_word), command)
     };
     shows
         .chain(COMMANDS)

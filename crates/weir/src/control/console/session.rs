@@ -14,6 +14,7 @@ use super::table::{self, Formats, Row, Table};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::backend::{Format, TransactionStatus};
 use wire::frontend::{self, Target, tag};
@@ -25,6 +26,8 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 const KEPT_MAX: usize = 64;
 /// Answers are sent when they have grown to this, in bytes.
 const SEND_AT_BYTES: usize = 64 * 1024;
+/// How long the last words may take.
+const GOODBYE_TIME: Duration = Duration::from_secs(1);
 
 /// Serves a console client until it leaves, is killed, or the process ends.
 pub async fn serve(control: Arc<Control>, client: ConsoleClient) {
@@ -37,10 +40,15 @@ pub async fn serve(control: Arc<Control>, client: ConsoleClient) {
     let reason = match outcome {
         Ok(End::Left) => "client close request".to_owned(),
         Ok(End::Killed) => {
-            let _ = session.say_goodbye("the connection was ended by an administrator").await;
+            session.say_goodbye(SqlState::ADMIN_SHUTDOWN, "the connection was ended by an administrator").await;
             "ended by KILL_CLIENT".to_owned()
         }
-        Err(error) => error.to_string(),
+        Err(Broken::Io(error)) => error.to_string(),
+        Err(broken) => {
+            let reason = broken.to_string();
+            session.say_goodbye(SqlState::PROTOCOL_VIOLATION, &reason).await;
+            reason
+        }
     };
     if control.shared.config.load().general.log_disconnections {
         tracing::info!(user = session.user, "console closed: {reason}");
@@ -151,10 +159,7 @@ impl<'a> Session<'a> {
             if tag == tag::TERMINATE {
                 return Ok(End::Left);
             }
-            if let Err(broken) = self.message(tag, &body).await {
-                let _ = self.say_goodbye(&broken.to_string()).await;
-                return Err(broken);
-            }
+            self.message(tag, &body).await?;
             if self.output.len() >= SEND_AT_BYTES {
                 self.send().await?;
             }
@@ -370,7 +375,7 @@ impl<'a> Session<'a> {
         }
         self.present.begin_command(&self.control.shared);
         if command::required(command) == Privilege::Admin {
-            tracing::info!(user = self.user, "console: {}", command.tag());
+            tracing::info!(user = self.user, "console: {}", command.description());
         }
         // What is owed goes out before a command that may wait.
         self.send().await?;
@@ -399,10 +404,10 @@ impl<'a> Session<'a> {
         write::notice_response(&mut self.output, &Report { detail, ..report });
     }
 
-    async fn say_goodbye(&mut self, message: &str) -> io::Result<()> {
-        let report = Report::new(Severity::Fatal, SqlState::ADMIN_SHUTDOWN, message);
-        write::error_response(&mut self.output, &report);
-        self.send().await
+    /// The connection ends in any case: whether the client hears why is its own affair, and it is not waited for.
+    async fn say_goodbye(&mut self, sqlstate: SqlState, message: &str) {
+        write::error_response(&mut self.output, &Report::new(Severity::Fatal, sqlstate, message));
+        let _ = tokio::time::timeout(GOODBYE_TIME, self.send()).await;
     }
 
     async fn send_when_large(&mut self) -> io::Result<()> {
