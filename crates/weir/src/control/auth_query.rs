@@ -82,16 +82,32 @@ struct Question {
 
 impl AuthQueries {
     pub fn new(credentials: Arc<Credentials>) -> AuthQueries {
-        AuthQueries { credentials, answers: Mutex::default(), channels: Mutex::default(), scram: AtomicBool::new(true) }
+        AuthQueries {
+            credentials,
+            answers: Mutex::default(),
+            channels: Mutex::default(),
+            scram: AtomicBool::new(true),
+        }
     }
 
     /// The secret of `user`, who wants to log in to `database`.
-    pub async fn secret(&self, shared: &Arc<Shared>, config: &Config, database: Option<&Arc<Database>>, user: &str) -> Lookup {
+    pub async fn secret(
+        &self,
+        shared: &Arc<Shared>,
+        config: &Config,
+        database: Option<&Arc<Database>>,
+        user: &str,
+    ) -> Lookup {
         let Some(question) = question(shared, config, database) else {
             return Lookup::NotConfigured;
         };
         let cell = self.cell(question.key(user), config);
-        let answer = cell.get_or_init(|| async { Answer { secret: self.ask(shared, &question, user).await, at: Instant::now() } });
+        let answer = cell.get_or_init(|| async {
+            Answer {
+                secret: self.ask(shared, &question, user).await,
+                at: Instant::now(),
+            }
+        });
         match &answer.await.secret {
             Ok(secret) => {
                 self.note_kind(secret.as_deref());
@@ -102,13 +118,23 @@ impl AuthQueries {
     }
 
     /// After a failed log-in, the next one asks anew: the password may have been changed.
-    pub fn doubt(&self, shared: &Shared, config: &Config, database: Option<&Arc<Database>>, user: &str) {
+    pub fn doubt(
+        &self,
+        shared: &Shared,
+        config: &Config,
+        database: Option<&Arc<Database>>,
+        user: &str,
+    ) {
         let Some(question) = question(shared, config, database) else {
             return;
         };
         let key = question.key(user);
         let mut answers = self.answers();
-        if answers.get(&key).and_then(|cell| cell.get()).is_some_and(|answer| answer.at.elapsed() > TRUSTED_FOR) {
+        if answers
+            .get(&key)
+            .and_then(|cell| cell.get())
+            .is_some_and(|answer| answer.at.elapsed() > TRUSTED_FOR)
+        {
             answers.remove(&key);
         }
     }
@@ -116,7 +142,9 @@ impl AuthQueries {
     /// Drops every answer and every connection that is idle.
     pub fn forget_all(&self) {
         self.answers().clear();
-        self.channels().values().for_each(|channel| channel.idle().clear());
+        self.channels()
+            .values()
+            .for_each(|channel| channel.idle().clear());
     }
 
     /// Whether the users that `auth_query` knows have SCRAM verifiers, as far as has been seen.
@@ -126,14 +154,16 @@ impl AuthQueries {
 
     fn note_kind(&self, secret: Option<&Secret>) {
         if let Some(secret) = secret {
-            self.scram.store(matches!(secret, Secret::Scram(_)), Ordering::Relaxed);
+            self.scram
+                .store(matches!(secret, Secret::Scram(_)), Ordering::Relaxed);
         }
     }
 
     /// The place of an answer that is still good, is on its way, or has yet to be asked for.
     fn cell(&self, key: Key, config: &Config) -> Arc<OnceCell<Answer>> {
         let lifetime = config.general.auth_query_cache_ttl;
-        let usable = |cell: &OnceCell<Answer>| cell.get().is_none_or(|answer| answer.is_fresh(lifetime));
+        let usable =
+            |cell: &OnceCell<Answer>| cell.get().is_none_or(|answer| answer.is_fresh(lifetime));
         let mut answers = self.answers();
         if let Some(cell) = answers.get(&key).filter(|cell| usable(cell)) {
             return Arc::clone(cell);
@@ -150,7 +180,12 @@ impl AuthQueries {
         cell
     }
 
-    async fn ask(&self, shared: &Arc<Shared>, question: &Question, user: &str) -> Result<Option<Arc<Secret>>, Arc<QueryError>> {
+    async fn ask(
+        &self,
+        shared: &Arc<Shared>,
+        question: &Question,
+        user: &str,
+    ) -> Result<Option<Arc<Secret>>, Arc<QueryError>> {
         let outcome = self.run(shared, question, user).await;
         outcome.map(|secret| secret.map(Arc::new)).map_err(|error| {
             let (database, auth_user) = (&question.pool.database_name, &question.pool.server_user);
@@ -160,9 +195,18 @@ impl AuthQueries {
     }
 
     /// On an idle connection if there is one; if that turns out to be dead, on a new one.
-    async fn run(&self, shared: &Arc<Shared>, question: &Question, user: &str) -> Result<Option<Secret>, QueryError> {
+    async fn run(
+        &self,
+        shared: &Arc<Shared>,
+        question: &Question,
+        user: &str,
+    ) -> Result<Option<Secret>, QueryError> {
         let channel = self.channel(question.pool.id);
-        let _place = channel.places.acquire().await.map_err(|_| QueryError::Closed)?;
+        let _place = channel
+            .places
+            .acquire()
+            .await
+            .map_err(|_| QueryError::Closed)?;
         let reused = channel.idle().pop();
         if let Some(mut idle) = reused {
             match idle.connection.ask(&question.query, user).await {
@@ -180,7 +224,11 @@ impl AuthQueries {
         Ok(secret)
     }
 
-    async fn connect(&self, shared: &Arc<Shared>, pool: &Arc<Pool>) -> Result<Connection, QueryError> {
+    async fn connect(
+        &self,
+        shared: &Arc<Shared>,
+        pool: &Arc<Pool>,
+    ) -> Result<Connection, QueryError> {
         let slot = loop {
             let departure = shared.departures.notified();
             match shared.try_slot(pool.id) {
@@ -193,7 +241,12 @@ impl AuthQueries {
     }
 
     fn channel(&self, pool: PoolId) -> Arc<Channel> {
-        let fresh = || Arc::new(Channel { idle: Mutex::default(), places: Semaphore::new(CONNECTIONS_MAX) });
+        let fresh = || {
+            Arc::new(Channel {
+                idle: Mutex::default(),
+                places: Semaphore::new(CONNECTIONS_MAX),
+            })
+        };
         Arc::clone(self.channels().entry(pool).or_insert_with(fresh))
     }
 
@@ -223,7 +276,10 @@ impl Channel {
 fn keep(channel: &Arc<Channel>, connection: Connection, pool: &Pool) {
     let mut idle = channel.idle();
     let alone = idle.is_empty();
-    idle.push(Idle { connection, since: Instant::now() });
+    idle.push(Idle {
+        connection,
+        since: Instant::now(),
+    });
     if let Some(longest) = pool.settings.load().server_idle_timeout.filter(|_| alone) {
         tokio::spawn(sweep(Arc::downgrade(channel), longest));
     }
@@ -233,7 +289,10 @@ fn keep(channel: &Arc<Channel>, connection: Connection, pool: &Pool) {
 async fn sweep(channel: std::sync::Weak<Channel>, longest: Duration) {
     loop {
         tokio::time::sleep(longest).await;
-        if !channel.upgrade().is_some_and(|channel| channel.sweep(longest)) {
+        if !channel
+            .upgrade()
+            .is_some_and(|channel| channel.sweep(longest))
+        {
             return;
         }
     }
@@ -241,19 +300,33 @@ async fn sweep(channel: std::sync::Weak<Channel>, longest: Duration) {
 
 impl Question {
     fn key(&self, user: &str) -> Key {
-        Key { pool: self.pool.id, query: self.query.clone(), user: user.to_owned() }
+        Key {
+            pool: self.pool.id,
+            query: self.query.clone(),
+            user: user.to_owned(),
+        }
     }
 }
 
 /// The database's own settings come before the general ones. In a database with a forced user, that user asks.
-fn question(shared: &Shared, config: &Config, database: Option<&Arc<Database>>) -> Option<Question> {
+fn question(
+    shared: &Shared,
+    config: &Config,
+    database: Option<&Arc<Database>>,
+) -> Option<Question> {
     let general = &config.general;
-    let own = |field: fn(&Database) -> &Option<String>| database.and_then(|database| field(database).clone());
+    let own = |field: fn(&Database) -> &Option<String>| {
+        database.and_then(|database| field(database).clone())
+    };
     let auth_user = own(|database| &database.auth_user).or_else(|| general.auth_user.clone())?;
     let query = own(|database| &database.auth_query).unwrap_or_else(|| general.auth_query.clone());
-    let target = match own(|database| &database.auth_dbname).or_else(|| general.auth_dbname.clone()) {
+    let target = match own(|database| &database.auth_dbname).or_else(|| general.auth_dbname.clone())
+    {
         Some(name) => config.database(&name),
         None => database.cloned(),
     }?;
-    Some(Question { pool: open_pool(shared, &target, &auth_user), query })
+    Some(Question {
+        pool: open_pool(shared, &target, &auth_user),
+        query,
+    })
 }

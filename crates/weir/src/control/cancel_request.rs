@@ -23,7 +23,9 @@ impl Drop for Place {
 
 impl CancelRequests {
     pub fn place(&self, most: u32) -> Option<Place> {
-        self.under_way.try_add(most).then(|| Place(Arc::clone(&self.under_way)))
+        self.under_way
+            .try_add(most)
+            .then(|| Place(Arc::clone(&self.under_way)))
     }
 
     /// Takes a request to the server that runs the client's query. Returns when that has been done, or given up after
@@ -35,11 +37,10 @@ impl CancelRequests {
             return;
         };
         let delivery = route(shared, ClientPid(pid), secret.into());
-        let delivered = match general.cancel_wait_timeout {
-            None => Ok(delivery.await),
-            Some(longest) => tokio::time::timeout(longest, delivery).await,
+        let Some(longest) = general.cancel_wait_timeout else {
+            return delivery.await;
         };
-        if delivered.is_err() {
+        if tokio::time::timeout(longest, delivery).await.is_err() {
             tracing::warn!("cancel request dropped: cancel_wait_timeout");
         }
     }
@@ -50,16 +51,19 @@ async fn route(shared: &Arc<Shared>, pid: ClientPid, secret: Box<[u8]>) {
         return;
     };
     tracing::debug!(server_pid = target.pid, "cancel request forwarded");
-    forward(shared, target).await;
+    super::dial::cancel(shared, target).await;
 }
 
 /// The client's process id names its worker, which alone knows what the client runs, and whether the secret is its own.
 async fn ask_worker(shared: &Shared, pid: ClientPid, secret: Box<[u8]>) -> Option<CancelTarget> {
     let (answer, outcome) = oneshot::channel();
-    shared.tell(pid.worker(), ToWorker::Cancel { pid, secret, answer });
+    shared.tell(
+        pid.worker(),
+        ToWorker::Cancel {
+            pid,
+            secret,
+            answer,
+        },
+    );
     outcome.await.ok().flatten()
-}
-
-async fn forward(shared: &Arc<Shared>, target: CancelTarget) {
-    super::dial::cancel(shared, target).await;
 }

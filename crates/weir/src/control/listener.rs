@@ -31,7 +31,10 @@ pub enum ListenError {
     #[error("cannot resolve listen_addr \"{name}\": {source}")]
     Name { name: String, source: io::Error },
     #[error("cannot listen on {address}: {source}")]
-    Tcp { address: SocketAddr, source: io::Error },
+    Tcp {
+        address: SocketAddr,
+        source: io::Error,
+    },
     #[error("cannot listen on the Unix socket {path}: {source}")]
     Unix { path: String, source: io::Error },
     #[error("the Unix socket {path} is in use: another process listens on it")]
@@ -55,8 +58,15 @@ pub struct Serving {
 
 /// One listening socket.
 enum Door {
-    Tcp { listener: mio::net::TcpListener, address: SocketAddr },
-    Unix { listener: mio::net::UnixListener, path: PathBuf, _file: Option<unix::SocketFile> },
+    Tcp {
+        listener: mio::net::TcpListener,
+        address: SocketAddr,
+    },
+    Unix {
+        listener: mio::net::UnixListener,
+        path: PathBuf,
+        _file: Option<unix::SocketFile>,
+    },
 }
 
 /// Opens every socket that the configuration names. Names are resolved here, which may block: to be called at start.
@@ -72,7 +82,11 @@ pub fn bind(general: &General) -> Result<Listeners, ListenError> {
     }
     if let Some(dir) = &general.unix_socket_dir {
         let (listener, path, file) = unix::open(dir, general)?;
-        doors.push(Door::Unix { listener, path, _file: file });
+        doors.push(Door::Unix {
+            listener,
+            path,
+            _file: file,
+        });
     }
     match doors.is_empty() {
         true => Err(ListenError::Nowhere),
@@ -83,14 +97,26 @@ pub fn bind(general: &General) -> Result<Listeners, ListenError> {
 /// `*` is every address of both families.
 fn addresses(name: &str, port: u16) -> Result<Vec<SocketAddr>, ListenError> {
     if name == "*" {
-        return Ok(vec![(Ipv4Addr::UNSPECIFIED, port).into(), (Ipv6Addr::UNSPECIFIED, port).into()]);
+        return Ok(vec![
+            (Ipv4Addr::UNSPECIFIED, port).into(),
+            (Ipv6Addr::UNSPECIFIED, port).into(),
+        ]);
     }
     let resolved = (name, port).to_socket_addrs();
-    resolved.map(Iterator::collect).map_err(|source| ListenError::Name { name: name.to_owned(), source })
+    resolved
+        .map(Iterator::collect)
+        .map_err(|source| ListenError::Name {
+            name: name.to_owned(),
+            source,
+        })
 }
 
 /// `None` for the second family of `*` on a machine that does not have it.
-fn open_tcp(address: SocketAddr, name: &str, general: &General) -> Result<Option<Door>, ListenError> {
+fn open_tcp(
+    address: SocketAddr,
+    name: &str,
+    general: &General,
+) -> Result<Option<Door>, ListenError> {
     match listening_socket(address, general) {
         Ok(socket) => {
             let listener = mio::net::TcpListener::from_std(socket.into());
@@ -104,7 +130,10 @@ fn open_tcp(address: SocketAddr, name: &str, general: &General) -> Result<Option
 }
 
 fn lacks_family(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
+    )
 }
 
 fn listening_socket(address: SocketAddr, general: &General) -> io::Result<Socket> {
@@ -162,7 +191,8 @@ fn set_keepalive(socket: &SockRef<'_>, general: &General) -> io::Result<()> {
 /// `seconds` as PgBouncer takes it: 0 is off, 1 stands for 45 seconds. A connection that stays silent longer is accepted all the same.
 #[cfg(target_os = "linux")]
 fn defer_accept(fd: RawFd, seconds: u32) -> io::Result<()> {
-    let seconds = libc::c_int::try_from(if seconds == 1 { 45 } else { seconds }).unwrap_or(libc::c_int::MAX);
+    let seconds =
+        libc::c_int::try_from(if seconds == 1 { 45 } else { seconds }).unwrap_or(libc::c_int::MAX);
     // SAFETY: the value is a live c_int and its size is given; the descriptor is only named.
     let outcome = unsafe {
         libc::setsockopt(
@@ -194,14 +224,18 @@ impl Listeners {
     /// # Errors
     /// The runtime cannot watch one more descriptor.
     pub fn serve(self, reception: &Arc<Reception>) -> io::Result<Serving> {
-        let mut serving = Serving { tcp: Vec::new(), unix: Vec::new() };
+        let mut serving = Serving {
+            tcp: Vec::new(),
+            unix: Vec::new(),
+        };
         for door in self.doors {
             let kind = match door {
                 Door::Tcp { .. } => &mut serving.tcp,
                 Door::Unix { .. } => &mut serving.unix,
             };
             // SAFETY: the door owns its descriptor, which stays open and the same until the task that accepts from it ends.
-            let door = unsafe { AsyncFd::register_with_interest(door, tokio::io::Interest::READABLE) }?;
+            let door =
+                unsafe { AsyncFd::register_with_interest(door, tokio::io::Interest::READABLE) }?;
             kind.push(tokio::spawn(accept(door, Arc::clone(reception))).abort_handle());
         }
         Ok(serving)
@@ -217,7 +251,10 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.tcp.iter().chain(&self.unix).for_each(AbortHandle::abort);
+        self.tcp
+            .iter()
+            .chain(&self.unix)
+            .for_each(AbortHandle::abort);
     }
 }
 
@@ -242,7 +279,11 @@ impl Door {
             }
             Door::Unix { listener, path, .. } => {
                 let (stream, _) = listener.accept()?;
-                Ok((Socket::from(OwnedFd::from(stream)), Address::Unix(path.clone()), Address::Unix(path.clone())))
+                Ok((
+                    Socket::from(OwnedFd::from(stream)),
+                    Address::Unix(path.clone()),
+                    Address::Unix(path.clone()),
+                ))
             }
         }
     }
@@ -253,7 +294,10 @@ fn local_address(socket: &Socket, listening: SocketAddr) -> SocketAddr {
     if !listening.ip().is_unspecified() {
         return listening;
     }
-    let own = socket.local_addr().ok().and_then(|address| address.as_socket());
+    let own = socket
+        .local_addr()
+        .ok()
+        .and_then(|address| address.as_socket());
     own.unwrap_or(listening)
 }
 
@@ -288,7 +332,15 @@ fn admit(reception: &Arc<Reception>, socket: Socket, peer: Address, local: Addre
         tracing::debug!(?peer, "connection closed: too many are logging in");
         return;
     };
-    tokio::spawn(login::serve(Arc::clone(reception), Visitor { socket, peer, local, arrival }));
+    tokio::spawn(login::serve(
+        Arc::clone(reception),
+        Visitor {
+            socket,
+            peer,
+            local,
+            arrival,
+        },
+    ));
 }
 
 /// A reload's values count for connections accepted from now on.
@@ -307,7 +359,10 @@ fn renew_options(door: &Door, applied: &mut Arc<General>, reception: &Reception)
 
 /// Out of descriptors or memory: trying again at once would fail again, and the connection stays in the kernel's queue.
 fn is_exhausted(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+    )
 }
 
 /// When it was last said that nothing can be accepted.
@@ -318,7 +373,10 @@ struct Pause {
 
 impl Pause {
     fn complain(&mut self, error: &io::Error) {
-        if self.said_at.is_some_and(|said_at| said_at.elapsed() < COMPLAINT_INTERVAL) {
+        if self
+            .said_at
+            .is_some_and(|said_at| said_at.elapsed() < COMPLAINT_INTERVAL)
+        {
             return;
         }
         self.said_at = Some(tokio::time::Instant::now());

@@ -18,11 +18,14 @@ use crate::control::auth_query::AuthQueries;
 use crate::control::cancel_request::CancelRequests;
 use crate::control::console_client::{ConsoleClient, ConsoleSocket, Privilege};
 use crate::control::credentials::Credentials;
-use crate::shared::{Address, ClientCounter, ClientLimit, ClientLimits, ClientPermit, NewClient, Pool, Shared, ToWorker};
-use greeting::{Greeting, Greetings};
+use crate::shared::{
+    Address, ClientCounter, ClientLimit, ClientLimits, ClientPermit, NewClient, Pool, Shared,
+    ToWorker,
+};
+use greeting::Greetings;
 use line::Line;
-use pooling::Time;
 use pooling::cancel::ClientPid;
+use pooling::{CancelSecret, Parameters, Time};
 use rand::RngCore;
 use refusal::{Failure, Refusal};
 use settings::{Config, Database, General, is_console};
@@ -36,6 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use verifiers::Verifiers;
 use wire::SqlState;
+use wire::startup::PROTOCOL_3_0;
 
 /// What all log-ins share.
 pub struct Reception {
@@ -75,7 +79,11 @@ impl Drop for Arrival {
 }
 
 impl Reception {
-    pub fn new(shared: Arc<Shared>, credentials: Arc<Credentials>, console: impl Fn(ConsoleClient) + Send + Sync + 'static) -> Arc<Reception> {
+    pub fn new(
+        shared: Arc<Shared>,
+        credentials: Arc<Credentials>,
+        console: impl Fn(ConsoleClient) + Send + Sync + 'static,
+    ) -> Arc<Reception> {
         let mut mock_secret = [0; 32];
         rand::rng().fill_bytes(&mut mock_secret);
         Arc::new(Reception {
@@ -101,8 +109,12 @@ impl Reception {
     /// so that peers that say nothing cannot take all file descriptors.
     pub fn arrive(&self) -> Option<Arrival> {
         let general = &self.shared.config.load().general;
-        let most = general.max_client_conn.saturating_add(general.cancel_connections_max);
-        self.arrivals.try_add(most).then(|| Arrival(Arc::clone(&self.arrivals)))
+        let most = general
+            .max_client_conn
+            .saturating_add(general.cancel_connections_max);
+        self.arrivals
+            .try_add(most)
+            .then(|| Arrival(Arc::clone(&self.arrivals)))
     }
 
     /// Connections that have not logged in yet.
@@ -123,23 +135,29 @@ impl Reception {
 
 /// Takes a connection through its log-in to where it belongs.
 pub async fn serve(reception: Arc<Reception>, visitor: Visitor) {
-    let Visitor { socket, peer, local, arrival } = visitor;
+    let Visitor {
+        socket,
+        peer,
+        local,
+        arrival,
+    } = visitor;
     let id = reception.ids.fetch_add(1, Ordering::Relaxed);
     let connected_at = reception.shared.clock.now();
-    let mut login = Login { reception, id, peer, local, connected_at, line: Line::new(socket), request: None };
-    let outcome = login.admit().await;
-    drop(arrival);
-    let ended = match outcome {
-        Ok(Admitted::Client(guest)) => login.greet(guest).await,
-        Ok(Admitted::Console(privilege)) => login.open_console(privilege).await,
-        Ok(Admitted::Cancel { pid, key }) => {
-            login.reception.cancels.deliver(&login.reception.shared, pid, key).await;
-            return;
-        }
-        Err(failure) => Err((login, failure)),
+    let line = Line::new(socket);
+    let mut login = Login {
+        reception,
+        id,
+        peer,
+        local,
+        connected_at,
+        line,
+        request: None,
     };
-    if let Err((login, failure)) = ended {
-        login.end(failure);
+    match login.run(arrival).await {
+        Ok(Outcome::Client(guest)) => login.hand_over(guest),
+        Ok(Outcome::Console(privilege)) => login.open_console(privilege),
+        Ok(Outcome::Delivered) => {}
+        Err(failure) => login.end(failure),
     }
 }
 
@@ -162,10 +180,41 @@ enum Admitted {
     Cancel { pid: i32, key: Vec<u8> },
 }
 
-/// A log-in that failed after all, and why.
-type Ended = (Login, Failure);
+/// A log-in at its good end: the greeting has been sent, or the cancel request delivered.
+enum Outcome {
+    Client(Guest),
+    Console(Privilege),
+    Delivered,
+}
+
+/// A client for a worker.
+struct Guest {
+    permit: ClientPermit,
+    parameters: Arc<Parameters>,
+    pid: ClientPid,
+    secret: CancelSecret,
+}
 
 impl Login {
+    async fn run(&mut self, arrival: Arrival) -> Result<Outcome, Failure> {
+        let admitted = self.admit().await;
+        drop(arrival);
+        match admitted? {
+            Admitted::Client(permit) => self.greet(permit).await.map(Outcome::Client),
+            Admitted::Console(privilege) => {
+                self.greet_at_console().await?;
+                Ok(Outcome::Console(privilege))
+            }
+            Admitted::Cancel { pid, key } => {
+                self.reception
+                    .cancels
+                    .deliver(&self.reception.shared, pid, key)
+                    .await;
+                Ok(Outcome::Delivered)
+            }
+        }
+    }
+
     /// Startup, authentication and limits, within `client_login_timeout`.
     async fn admit(&mut self) -> Result<Admitted, Failure> {
         let config = self.reception.shared.config.load_full();
@@ -175,7 +224,11 @@ impl Login {
         }
     }
 
-    async fn admit_within(&mut self, longest: Duration, config: &Arc<Config>) -> Result<Admitted, Failure> {
+    async fn admit_within(
+        &mut self,
+        longest: Duration,
+        config: &Arc<Config>,
+    ) -> Result<Admitted, Failure> {
         match tokio::time::timeout(longest, self.admit_untimed(config)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(Refusal::protocol("client_login_timeout").into()),
@@ -192,8 +245,16 @@ impl Login {
             tracing::info!(client = self.id, %peer, "login attempt: db={} user={} tls=no", request.database, request.user);
         }
         if let Some(negotiation) = &request.negotiation {
-            let unknown: Vec<&[u8]> = negotiation.unknown_options.iter().map(String::as_bytes).collect();
-            wire::write::negotiate_protocol_version(&mut self.line.output, negotiation.version, &unknown);
+            let unknown: Vec<&[u8]> = negotiation
+                .unknown_options
+                .iter()
+                .map(String::as_bytes)
+                .collect();
+            wire::write::negotiate_protocol_version(
+                &mut self.line.output,
+                negotiation.version,
+                &unknown,
+            );
         }
         if is_console(&request.database) {
             return self.admit_to_console(config).await.map(Admitted::Console);
@@ -202,8 +263,11 @@ impl Login {
     }
 
     async fn admit_to_console(&mut self, config: &Arc<Config>) -> Result<Privilege, Failure> {
-        let Some(request) = &self.request else { return Err(Failure::Left) };
-        let at_home = matches!(self.peer, Address::Unix(_)) && console::is_own_process(self.line.socket()?, &request.user);
+        let Some(request) = &self.request else {
+            return Err(Failure::Left);
+        };
+        let at_home = matches!(self.peer, Address::Unix(_))
+            && console::is_own_process(self.line.socket()?, &request.user);
         if at_home {
             return Ok(Privilege::Admin);
         }
@@ -212,10 +276,18 @@ impl Login {
     }
 
     async fn admit_to_pool(&mut self, config: &Arc<Config>) -> Result<ClientPermit, Failure> {
-        let Some(request) = &self.request else { return Err(Failure::Left) };
+        let Some(request) = &self.request else {
+            return Err(Failure::Left);
+        };
         self.reception.check_open(&config.general)?;
         let database = config.database(&request.database);
-        let learnt = authentication::authenticate(&self.reception, &mut self.line, request, database.as_ref()).await?;
+        let learnt = authentication::authenticate(
+            &self.reception,
+            &mut self.line,
+            request,
+            database.as_ref(),
+        )
+        .await?;
         let database = database.ok_or_else(|| no_such_database(&request.database))?;
         let pool = self.reception.pool(&database, config, &request.user)?;
         // With a forced user the pool logs in as somebody else.
@@ -225,79 +297,134 @@ impl Login {
         {
             pool.pass_through.store(Some(Arc::new(secret)));
         }
-        Ok(self.reception.permit(&pool, &database, config, &request.user).map_err(Refusal::from)?)
+        Ok(self
+            .reception
+            .permit(&pool, &database, config, &request.user)
+            .map_err(Refusal::from)?)
     }
 
-    /// Greets a client and gives it to its worker.
-    async fn greet(mut self, permit: ClientPermit) -> Result<(), Ended> {
+    /// Greets a client as its pool's server would.
+    async fn greet(&mut self, permit: ClientPermit) -> Result<Guest, Failure> {
         let reception = Arc::clone(&self.reception);
         let shared = &reception.shared;
         let worker = usize::try_from(self.id).unwrap_or_default() % shared.workers().len().max(1);
-        let pool = Arc::clone(permit.pool());
-        let welcome = tokio::select! {
-            biased;
-            welcome = greeting::welcome(&reception.greetings, shared, &pool, worker) => welcome.map_err(Failure::from),
-            () = self.line.departure(), if pool.welcome.load().is_none() => Err(Failure::Left),
+        let pool = permit.pool();
+        let welcome = match pool.welcome.load_full() {
+            Some(welcome) => welcome,
+            None => tokio::select! {
+                welcome = greeting::welcome(&reception.greetings, shared, pool, worker) => welcome?,
+                () = self.line.departure() => return Err(Failure::Left),
+            },
         };
-        let welcome = match welcome {
-            Ok(welcome) => welcome,
-            Err(failure) => return Err((self, failure)),
-        };
-        let settings = self.request.as_ref().map_or(&[][..], |request| &request.settings);
+        let settings = self
+            .request
+            .as_ref()
+            .map_or(&[][..], |request| &request.settings);
         let greeting = reception.greetings.of(shared, pool.id, &welcome, settings);
-        match self.send_greeting(&greeting, worker).await {
-            Ok(()) => self.hand_over(permit, greeting, worker),
-            Err(failure) => Err((self, failure)),
-        }
+        let (pid, secret) = (ClientPid::new(worker, self.id), self.cancel_secret());
+        let config = shared.config.load();
+        let notice = config.general.login_notify_message.as_deref();
+        greeting::write(
+            &mut self.line.output,
+            &greeting.statuses,
+            pid,
+            secret,
+            notice,
+        );
+        drop(config);
+        self.line.flush().await?;
+        Ok(Guest {
+            permit,
+            parameters: greeting.parameters,
+            pid,
+            secret,
+        })
     }
 
-    async fn send_greeting(&mut self, greeting: &Greeting, worker: usize) -> Result<(), Failure> {
-        let shared = Arc::clone(&self.reception.shared);
-        let notice = shared.config.load().general.login_notify_message.clone();
-        let secret = shared.cancel_keys.secret(self.id, self.version());
-        greeting.write(&mut self.line.output, ClientPid::new(worker, self.id), secret, notice.as_deref());
+    async fn greet_at_console(&mut self) -> Result<(), Failure> {
+        let (pid, secret) = (ClientPid::new(0, self.id), self.cancel_secret());
+        greeting::write(
+            &mut self.line.output,
+            &console::statuses(),
+            pid,
+            secret,
+            None,
+        );
         self.line.flush().await
     }
 
-    fn version(&self) -> wire::startup::ProtocolVersion {
-        self.request.as_ref().map_or(wire::startup::PROTOCOL_3_0, |request| request.version)
+    fn cancel_secret(&self) -> CancelSecret {
+        let version = self
+            .request
+            .as_ref()
+            .map_or(PROTOCOL_3_0, |request| request.version);
+        self.reception.shared.cancel_keys.secret(self.id, version)
     }
 
-    fn hand_over(self, permit: ClientPermit, greeting: Greeting, worker: usize) -> Result<(), Ended> {
-        let secret = self.reception.shared.cancel_keys.secret(self.id, self.version());
-        let Login { reception, id, peer, local, connected_at, line, .. } = self;
+    /// Gives a client to its worker.
+    fn hand_over(self, guest: Guest) {
+        let Login {
+            reception,
+            id,
+            peer,
+            local,
+            connected_at,
+            line,
+            ..
+        } = self;
+        let Guest {
+            permit,
+            parameters,
+            pid,
+            secret,
+        } = guest;
         let (socket, leftover) = match line.into_parts() {
             Ok(parts) => parts,
             Err(error) => {
-                tracing::warn!(client = id, %error, "a client was lost at its hand-over");
-                return Ok(());
+                return tracing::warn!(client = id, %error, "a client was lost at its hand-over");
             }
         };
-        let pid = ClientPid::new(worker, id);
-        let parameters = greeting.parameters;
         permit.pool().state.logins.fetch_add(1, Ordering::Relaxed);
-        let client = NewClient { socket, leftover, id, pid, secret, permit, parameters, peer, local, connected_at };
-        reception.shared.tell(worker, ToWorker::Client(Box::new(client)));
-        Ok(())
+        let client = NewClient {
+            socket,
+            leftover,
+            id,
+            pid,
+            secret,
+            permit,
+            parameters,
+            peer,
+            local,
+            connected_at,
+        };
+        reception
+            .shared
+            .tell(pid.worker(), ToWorker::Client(Box::new(client)));
     }
 
-    /// Greets a client of the console and hands it over.
-    async fn open_console(mut self, privilege: Privilege) -> Result<(), Ended> {
-        let secret = self.reception.shared.cancel_keys.secret(self.id, self.version());
-        let pid = ClientPid::new(0, self.id);
-        greeting::write_greeting(&mut self.line.output, &console::statuses(), pid, secret, None);
-        if let Err(failure) = self.line.flush().await {
-            return Err((self, failure));
-        }
-        let Login { reception, id, peer, local, connected_at, line, request } = self;
-        let Some(request) = request else { return Ok(()) };
-        let opened = line.into_parts().and_then(|(socket, leftover)| Ok((console_socket(socket, &peer)?, leftover)));
+    fn open_console(self, privilege: Privilege) {
+        let Login {
+            reception,
+            id,
+            peer,
+            local,
+            connected_at,
+            line,
+            request,
+        } = self;
+        let Some(request) = request else { return };
+        let opened = line
+            .into_parts()
+            .and_then(|(socket, leftover)| Ok((console_socket(socket, &peer)?, leftover)));
         match opened {
             Ok((socket, leftover)) => (reception.console)(ConsoleClient {
                 socket,
                 leftover,
                 id,
-                application_name: request.setting("application_name").unwrap_or_default().to_owned(),
+                application_name: request
+                    .setting("application_name")
+                    .unwrap_or_default()
+                    .to_owned(),
                 version: request.version,
                 database: request.database,
                 user: request.user,
@@ -306,9 +433,10 @@ impl Login {
                 local,
                 connected_at,
             }),
-            Err(error) => tracing::warn!(client = id, %error, "a client of the console was lost at its hand-over"),
+            Err(error) => {
+                tracing::warn!(client = id, %error, "a client of the console was lost at its hand-over")
+            }
         }
-        Ok(())
     }
 
     /// Tells the peer and the log why there will be no session.
@@ -319,7 +447,13 @@ impl Login {
             None => ("(nodb)", "(nouser)"),
         };
         let (id, peer) = (self.id, PeerName(&self.peer));
-        let age = self.reception.shared.clock.now().since(self.connected_at).as_secs();
+        let age = self
+            .reception
+            .shared
+            .clock
+            .now()
+            .since(self.connected_at)
+            .as_secs();
         if matches!(failure, Failure::Refused(_)) && general.log_pooler_errors {
             tracing::warn!(client = id, %peer, "{database}/{user}: pooler error: {failure}");
         }
@@ -337,7 +471,10 @@ impl Reception {
     /// Spares the work of authentication where the answer is known.
     fn check_open(&self, general: &General) -> Result<(), Refusal> {
         if self.closing.load(Ordering::Relaxed) {
-            return Err(Refusal::new(SqlState::ADMIN_SHUTDOWN, "pooler is shutting down"));
+            return Err(Refusal::new(
+                SqlState::ADMIN_SHUTDOWN,
+                "pooler is shutting down",
+            ));
         }
         match self.shared.clients.count() < general.max_client_conn {
             true => Ok(()),
@@ -346,7 +483,12 @@ impl Reception {
     }
 
     /// The pool that serves `user` in `database`: with a forced user, the one of all users.
-    fn pool(&self, database: &Arc<Database>, config: &Config, user: &str) -> Result<Arc<Pool>, Refusal> {
+    fn pool(
+        &self,
+        database: &Arc<Database>,
+        config: &Config,
+        user: &str,
+    ) -> Result<Arc<Pool>, Refusal> {
         if config.general.auth_type == settings::AuthType::Any && database.forced_user.is_none() {
             let message = "auth_type = any needs a database with a forced user";
             return Err(Refusal::new(SqlState::INVALID_AUTHORIZATION, message));
@@ -357,41 +499,76 @@ impl Reception {
             false => Ok(pool),
             true => {
                 let message = format!("database does not allow connections: {}", database.name);
-                Err(Refusal::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
+                Err(Refusal::new(
+                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    message,
+                ))
             }
         }
     }
 
-    fn permit(&self, pool: &Arc<Pool>, database: &Database, config: &Config, user: &str) -> Result<ClientPermit, ClientLimit> {
+    fn permit(
+        &self,
+        pool: &Arc<Pool>,
+        database: &Database,
+        config: &Config,
+        user: &str,
+    ) -> Result<ClientPermit, ClientLimit> {
         let counter = match *pool.user == *user {
             true => Arc::clone(&pool.user_clients),
-            false => self.shared.pools.write().unwrap_or_else(std::sync::PoisonError::into_inner).user_clients(user),
+            false => self
+                .shared
+                .pools
+                .write()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .user_clients(user),
         };
-        ClientPermit::take(&self.shared, pool, counter, client_limits(config, database, user))
+        ClientPermit::take(
+            &self.shared,
+            pool,
+            counter,
+            client_limits(config, database, user),
+        )
     }
 }
 
 /// The pool of `database` and `user`, made at its first use.
 pub(super) fn open_pool(shared: &Shared, database: &Arc<Database>, user: &str) -> Arc<Pool> {
-    let known = shared.pools.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(&database.name, user).cloned();
+    let known = shared
+        .pools
+        .read()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .get(&database.name, user)
+        .cloned();
     known.unwrap_or_else(|| {
-        let mut pools = shared.pools.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut pools = shared
+            .pools
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         pools.open(shared, database, user)
     })
 }
 
 fn client_limits(config: &Config, database: &Database, user: &str) -> ClientLimits {
     let general = &config.general;
-    let own = config.users.get(user).and_then(|user| user.max_user_client_connections);
+    let own = config
+        .users
+        .get(user)
+        .and_then(|user| user.max_user_client_connections);
     ClientLimits {
         total: general.max_client_conn,
-        database: database.max_db_client_connections.unwrap_or(general.max_db_client_connections),
+        database: database
+            .max_db_client_connections
+            .unwrap_or(general.max_db_client_connections),
         user: own.unwrap_or(general.max_user_client_connections),
     }
 }
 
 fn no_such_database(name: &str) -> Refusal {
-    Refusal::new(SqlState::INVALID_CATALOG_NAME, format!("no such database: {name}"))
+    Refusal::new(
+        SqlState::INVALID_CATALOG_NAME,
+        format!("no such database: {name}"),
+    )
 }
 
 fn console_socket(socket: OwnedFd, peer: &Address) -> io::Result<Box<dyn ConsoleSocket>> {

@@ -63,7 +63,11 @@ struct Reply {
 
 impl Connection {
     pub async fn open(logged_in: LoggedIn, slot: Slot) -> Result<Connection, QueryError> {
-        let mut connection = Connection { stream: logged_in.stream, input: logged_in.leftover, _slot: slot };
+        let mut connection = Connection {
+            stream: logged_in.stream,
+            input: logged_in.leftover,
+            _slot: slot,
+        };
         let mut out = Vec::new();
         write::query(&mut out, SEARCH_PATH.as_bytes());
         connection.round(&out).await?;
@@ -89,7 +93,10 @@ impl Connection {
         let mut reply = Reply::default();
         loop {
             let header = self.message().await?;
-            let body = self.input.get(Header::SIZE..header.total()).unwrap_or_default();
+            let body = self
+                .input
+                .get(Header::SIZE..header.total())
+                .unwrap_or_default();
             match header.tag {
                 tag::DATA_ROW if reply.row.is_none() => reply.row = Some(row(body)?),
                 tag::ERROR_RESPONSE => reply.error = Some(error_text(body)),
@@ -135,18 +142,28 @@ fn bind_values(user: &str) -> Vec<u8> {
 }
 
 fn row(body: &[u8]) -> Result<Vec<Option<Vec<u8>>>, WireError> {
-    Ok(DataRow::parse(body)?.values().map(|value| value.map(<[u8]>::to_vec)).collect())
+    Ok(DataRow::parse(body)?
+        .values()
+        .map(|value| value.map(<[u8]>::to_vec))
+        .collect())
 }
 
 fn secret(row: &[Option<Vec<u8>>]) -> Result<Option<Secret>, QueryError> {
     let [name, secret, ..] = row else {
         return Err(QueryError::Columns(row.len()));
     };
-    let text = name.as_ref().and(secret.as_ref()).map(|secret| String::from_utf8_lossy(secret));
+    let text = name
+        .as_ref()
+        .and(secret.as_ref())
+        .map(|secret| String::from_utf8_lossy(secret));
     Ok(text.map(|text| Secret::parse(&text)))
 }
 
 fn error_text(body: &[u8]) -> String {
-    let text = ErrorFields::parse(body).ok().and_then(|fields| fields.get(field::MESSAGE).map(|text| String::from_utf8_lossy(text).into_owned()));
+    let text = ErrorFields::parse(body).ok().and_then(|fields| {
+        fields
+            .get(field::MESSAGE)
+            .map(|text| String::from_utf8_lossy(text).into_owned())
+    });
     text.unwrap_or_else(|| "the server reported an error without a text".to_owned())
 }

@@ -16,7 +16,10 @@ pub struct SocketFile {
 
 impl SocketFile {
     fn of(path: &Path) -> io::Result<SocketFile> {
-        Ok(SocketFile { path: path.to_owned(), identity: identity(path)? })
+        Ok(SocketFile {
+            path: path.to_owned(),
+            identity: identity(path)?,
+        })
     }
 }
 
@@ -33,18 +36,28 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// Opens the socket `.s.PGSQL.<port>`. The path in the answer starts with `@` in the abstract namespace, which has no file.
-pub fn open(dir: &UnixSocketDir, general: &General) -> Result<(mio::net::UnixListener, PathBuf, Option<SocketFile>), ListenError> {
+pub fn open(
+    dir: &UnixSocketDir,
+    general: &General,
+) -> Result<(mio::net::UnixListener, PathBuf, Option<SocketFile>), ListenError> {
     let name = format!(".s.PGSQL.{}", general.listen_port);
     let (path, file) = match dir {
         UnixSocketDir::Path(dir) => (dir.join(name), true),
         UnixSocketDir::Abstract(prefix) => (PathBuf::from(format!("@{prefix}/{name}")), false),
     };
-    let failed = |source| ListenError::Unix { path: path.display().to_string(), source };
+    let failed = |source| ListenError::Unix {
+        path: path.display().to_string(),
+        source,
+    };
     if file {
         remove_stale(&path)?;
     }
     let socket = listening_socket(&path, general).map_err(failed)?;
-    let file = if file { Some(SocketFile::of(&path).map_err(failed)?) } else { None };
+    let file = if file {
+        Some(SocketFile::of(&path).map_err(failed)?)
+    } else {
+        None
+    };
     if file.is_some() {
         give_access(&path, general)?;
     }
@@ -76,22 +89,30 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
     }
     let knock = || Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&SockAddr::unix(path)?);
     match knock() {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|source| ListenError::Unix { path: path.display().to_string(), source })
-        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)
+            .map_err(|source| ListenError::Unix {
+                path: path.display().to_string(),
+                source,
+            }),
         // Reached, or not allowed to find out: then it is not ours to remove.
-        _ => Err(ListenError::InUse { path: path.display().to_string() }),
+        _ => Err(ListenError::InUse {
+            path: path.display().to_string(),
+        }),
     }
 }
 
 fn give_access(path: &Path, general: &General) -> Result<(), ListenError> {
-    let failed = |source| ListenError::Unix { path: path.display().to_string(), source };
+    let failed = |source| ListenError::Unix {
+        path: path.display().to_string(),
+        source,
+    };
     if let Some(name) = &general.unix_socket_group {
         let group = nix::unistd::Group::from_name(name).map_err(|error| failed(error.into()))?;
         let group = group.ok_or_else(|| ListenError::Group(name.clone()))?;
         std::os::unix::fs::chown(path, None, Some(group.gid.as_raw())).map_err(failed)?;
     }
-    fs::set_permissions(path, fs::Permissions::from_mode(general.unix_socket_mode.0)).map_err(failed)
+    fs::set_permissions(path, fs::Permissions::from_mode(general.unix_socket_mode.0))
+        .map_err(failed)
 }
 
 #[cfg(test)]
@@ -102,7 +123,10 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
     fn general(port: u16) -> General {
-        General { listen_port: port, ..General::default() }
+        General {
+            listen_port: port,
+            ..General::default()
+        }
     }
 
     fn dir(folder: &tempfile::TempDir) -> UnixSocketDir {
@@ -112,10 +136,16 @@ mod tests {
     #[test]
     fn the_socket_has_its_name_and_mode_and_goes_with_its_owner() {
         let folder = tempfile::tempdir().unwrap();
-        let general = General { unix_socket_mode: settings::FileMode(0o700), ..general(6432) };
+        let general = General {
+            unix_socket_mode: settings::FileMode(0o700),
+            ..general(6432)
+        };
         let (_listener, path, file) = open(&dir(&folder), &general).unwrap();
         assert_eq!(path, folder.path().join(".s.PGSQL.6432"));
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
         UnixStream::connect(&path).unwrap();
         drop(file);
         assert!(!path.exists());
@@ -136,7 +166,10 @@ mod tests {
     fn a_live_process_socket_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let living = UnixListener::bind(folder.path().join(".s.PGSQL.1")).unwrap();
-        assert!(matches!(open(&dir(&folder), &general(1)), Err(ListenError::InUse { .. })));
+        assert!(matches!(
+            open(&dir(&folder), &general(1)),
+            Err(ListenError::InUse { .. })
+        ));
         drop(living);
     }
 
@@ -145,7 +178,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(".s.PGSQL.1");
         fs::write(&path, "precious").unwrap();
-        assert!(matches!(open(&dir(&folder), &general(1)), Err(ListenError::Unix { .. })));
+        assert!(matches!(
+            open(&dir(&folder), &general(1)),
+            Err(ListenError::Unix { .. })
+        ));
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 
@@ -163,8 +199,14 @@ mod tests {
     #[test]
     fn a_group_that_does_not_exist_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        let general = General { unix_socket_group: Some("no such group".to_owned()), ..general(1) };
-        assert!(matches!(open(&dir(&folder), &general), Err(ListenError::Group(_))));
+        let general = General {
+            unix_socket_group: Some("no such group".to_owned()),
+            ..general(1)
+        };
+        assert!(matches!(
+            open(&dir(&folder), &general),
+            Err(ListenError::Group(_))
+        ));
         assert!(!folder.path().join(".s.PGSQL.1").exists());
     }
 
@@ -173,10 +215,13 @@ mod tests {
     fn the_abstract_namespace_has_no_file() {
         use std::os::linux::net::SocketAddrExt;
         let prefix = format!("weir-test-{}", std::process::id());
-        let (_listener, path, file) = open(&UnixSocketDir::Abstract(prefix.clone()), &general(1)).unwrap();
+        let (_listener, path, file) =
+            open(&UnixSocketDir::Abstract(prefix.clone()), &general(1)).unwrap();
         assert_eq!(path, PathBuf::from(format!("@{prefix}/.s.PGSQL.1")));
         assert!(file.is_none());
-        let address = std::os::unix::net::SocketAddr::from_abstract_name(format!("{prefix}/.s.PGSQL.1")).unwrap();
+        let address =
+            std::os::unix::net::SocketAddr::from_abstract_name(format!("{prefix}/.s.PGSQL.1"))
+                .unwrap();
         UnixStream::connect_addr(&address).unwrap();
     }
 }

@@ -63,7 +63,11 @@ pub async fn authenticate(
     let claim = look_up(reception, &config, request, database).await?;
     let mock = || reception.mock_kind(&claim.user, claim.source);
     let outcome = match decide(auth_type, claim.secret.as_deref(), mock)? {
-        Method::Trust => claim.secret.as_ref().map(|_| None).ok_or_else(|| unknown_user(&claim.user).into()),
+        Method::Trust => claim
+            .secret
+            .as_ref()
+            .map(|_| None)
+            .ok_or_else(|| unknown_user(&claim.user).into()),
         Method::Plain => plain(reception, line, &claim).await,
         Method::Md5 => md5(reception, line, &claim).await,
         Method::Scram => scram(reception, line, &claim, &config.general).await,
@@ -72,7 +76,9 @@ pub async fn authenticate(
         Ok(learnt) => Ok(learnt.or_else(|| usable_at_server(&claim))),
         Err(failure) => {
             if claim.source == Source::Query {
-                reception.lookups.doubt(&reception.shared, &config, database, &claim.user);
+                reception
+                    .lookups
+                    .doubt(&reception.shared, &config, database, &claim.user);
             }
             Err(failure)
         }
@@ -80,7 +86,11 @@ pub async fn authenticate(
 }
 
 /// Decides how the client has to prove who it is. The one place where an `auth_type` gets its meaning.
-fn decide(auth_type: AuthType, secret: Option<&Secret>, mock: impl FnOnce() -> Method) -> Result<Method, Refusal> {
+fn decide(
+    auth_type: AuthType,
+    secret: Option<&Secret>,
+    mock: impl FnOnce() -> Method,
+) -> Result<Method, Refusal> {
     Ok(match (auth_type, secret) {
         (AuthType::Any | AuthType::Trust, _) => Method::Trust,
         (AuthType::Plain, _) => Method::Plain,
@@ -110,7 +120,9 @@ impl Reception {
         let users = self.credentials.users.load();
         let hash = Md5Hash::mock(user, &self.mock_secret);
         let answer = auth::md5::response(&Secret::Md5(hash), user, [0; 4]).unwrap_or_default();
-        let drawn = answer.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let drawn = answer.bytes().fold(0usize, |sum, byte| {
+            sum.wrapping_mul(31).wrapping_add(byte.into())
+        });
         let Some(place) = drawn.checked_rem(users.len()) else {
             return true;
         };
@@ -127,31 +139,65 @@ async fn look_up(
 ) -> Result<Claim, Failure> {
     let user = request.user.clone();
     if let Some(secret) = reception.credentials.users.load().lookup(&user) {
-        return Ok(Claim { user, secret: Some(secret), source: Source::UserList });
+        return Ok(Claim {
+            user,
+            secret: Some(secret),
+            source: Source::UserList,
+        });
     }
-    match reception.lookups.secret(&reception.shared, config, database, &user).await {
-        Lookup::NotConfigured => Ok(Claim { user, secret: None, source: Source::UserList }),
-        Lookup::Answer(secret) => Ok(Claim { user, secret, source: Source::Query }),
-        Lookup::Failed => Err(Refusal::new(SqlState::CONNECTION_FAILURE, "auth_query failed").into()),
+    match reception
+        .lookups
+        .secret(&reception.shared, config, database, &user)
+        .await
+    {
+        Lookup::NotConfigured => Ok(Claim {
+            user,
+            secret: None,
+            source: Source::UserList,
+        }),
+        Lookup::Answer(secret) => Ok(Claim {
+            user,
+            secret,
+            source: Source::Query,
+        }),
+        Lookup::Failed => {
+            Err(Refusal::new(SqlState::CONNECTION_FAILURE, "auth_query failed").into())
+        }
     }
 }
 
-async fn plain(reception: &Reception, line: &mut Line, claim: &Claim) -> Result<PassThrough, Failure> {
+async fn plain(
+    reception: &Reception,
+    line: &mut Line,
+    claim: &Claim,
+) -> Result<PassThrough, Failure> {
     wire::write::authentication_cleartext(&mut line.output);
     let header = answer(line, PASSWORD_MAX).await?;
     let given = Password::parse(body(line, header))?.password.to_vec();
     line.consume(header.total());
-    let secret = claim.secret.clone().unwrap_or_else(|| Arc::new(mock_scram(reception, &claim.user)));
+    let secret = claim
+        .secret
+        .clone()
+        .unwrap_or_else(|| Arc::new(mock_scram(reception, &claim.user)));
     let user = claim.user.clone();
     let genuine = match *secret {
         // Expensive: PBKDF2.
-        Secret::Scram(_) => reception.verifiers.off_thread(move || auth::plain::verify(&secret, &user, &given)).await,
+        Secret::Scram(_) => {
+            reception
+                .verifiers
+                .off_thread(move || auth::plain::verify(&secret, &user, &given))
+                .await
+        }
         _ => Some(auth::plain::verify(&secret, &user, &given)),
     };
     accept(genuine == Some(true), &claim.user)
 }
 
-async fn md5(reception: &Reception, line: &mut Line, claim: &Claim) -> Result<PassThrough, Failure> {
+async fn md5(
+    reception: &Reception,
+    line: &mut Line,
+    claim: &Claim,
+) -> Result<PassThrough, Failure> {
     let salt = rand::rng().next_u32().to_be_bytes();
     wire::write::authentication_md5(&mut line.output, salt);
     let header = answer(line, MD5_MAX).await?;
@@ -167,17 +213,26 @@ async fn md5(reception: &Reception, line: &mut Line, claim: &Claim) -> Result<Pa
     accept(genuine, &claim.user)
 }
 
-async fn scram(reception: &Reception, line: &mut Line, claim: &Claim, general: &General) -> Result<PassThrough, Failure> {
+async fn scram(
+    reception: &Reception,
+    line: &mut Line,
+    claim: &Claim,
+    general: &General,
+) -> Result<PassThrough, Failure> {
     let verifier = verifier(reception, claim, general.scram_iterations).await;
     wire::write::authentication_sasl(&mut line.output, &[auth::scram::MECHANISM.as_bytes()]);
     let header = answer(line, SASL_MAX).await?;
     let server = Server::new(verifier, Nonce::random(&mut rand::rng()));
-    let (server_first, awaiting) = server.client_first(initial_response(body(line, header))?).map_err(|error| scram_refusal(error, claim))?;
+    let (server_first, awaiting) = server
+        .client_first(initial_response(body(line, header))?)
+        .map_err(|error| scram_refusal(error, claim))?;
     line.consume(header.total());
 
     wire::write::authentication_sasl_continue(&mut line.output, &server_first);
     let header = answer(line, SASL_MAX).await?;
-    let accepted = awaiting.client_final(body(line, header)).map_err(|error| scram_refusal(error, claim))?;
+    let accepted = awaiting
+        .client_final(body(line, header))
+        .map_err(|error| scram_refusal(error, claim))?;
     line.consume(header.total());
     wire::write::authentication_sasl_final(&mut line.output, &accepted.server_final);
     Ok(pass_through(claim, accepted.keys))
@@ -190,7 +245,12 @@ async fn verifier(reception: &Reception, claim: &Claim, iterations: u32) -> Scra
         Some(Secret::Plain(_)) => {
             let secret = claim.secret.as_ref().and_then(|secret| secret.password());
             match secret {
-                Some(password) => reception.verifiers.of(&claim.user, password, iterations).await,
+                Some(password) => {
+                    reception
+                        .verifiers
+                        .of(&claim.user, password, iterations)
+                        .await
+                }
                 None => None,
             }
         }
@@ -202,9 +262,13 @@ async fn verifier(reception: &Reception, claim: &Claim, iterations: u32) -> Scra
 fn initial_response(body: &[u8]) -> Result<&[u8], Refusal> {
     let response = SaslInitialResponse::parse(body)?;
     if response.mechanism != auth::scram::MECHANISM.as_bytes() {
-        return Err(Refusal::protocol("client selected an invalid SASL authentication mechanism"));
+        return Err(Refusal::protocol(
+            "client selected an invalid SASL authentication mechanism",
+        ));
     }
-    response.data.ok_or_else(|| Refusal::protocol("the SASL initial response is empty"))
+    response
+        .data
+        .ok_or_else(|| Refusal::protocol("the SASL initial response is empty"))
 }
 
 fn scram_refusal(error: ScramError, claim: &Claim) -> Refusal {
@@ -235,12 +299,19 @@ fn accept(genuine: bool, user: &str) -> Result<PassThrough, Failure> {
 }
 
 fn unknown_user(user: &str) -> Refusal {
-    Refusal::new(SqlState::INVALID_AUTHORIZATION, format!("no such user: {user}"))
+    Refusal::new(
+        SqlState::INVALID_AUTHORIZATION,
+        format!("no such user: {user}"),
+    )
 }
 
 fn mock_scram(reception: &Reception, user: &str) -> Secret {
     let iterations = reception.shared.config.load().general.scram_iterations;
-    Secret::Scram(ScramVerifier::mock(user, &reception.mock_secret, iterations))
+    Secret::Scram(ScramVerifier::mock(
+        user,
+        &reception.mock_secret,
+        iterations,
+    ))
 }
 
 /// Sends the request that is in the output, and waits for the client's answer to it, which is then at the front of the input.
@@ -251,10 +322,15 @@ async fn answer(line: &mut Line, body_max: usize) -> Result<Header, Failure> {
         tag::PASSWORD => Ok(header),
         // How libpq leaves when it has no password.
         tag::TERMINATE => Err(Failure::Left),
-        other => Err(Refusal::protocol(format!("expected a password response, got message type {other}")).into()),
+        other => Err(Refusal::protocol(format!(
+            "expected a password response, got message type {other}"
+        ))
+        .into()),
     }
 }
 
 fn body(line: &Line, header: Header) -> &[u8] {
-    line.input().get(Header::SIZE..header.total()).unwrap_or_default()
+    line.input()
+        .get(Header::SIZE..header.total())
+        .unwrap_or_default()
 }

@@ -11,9 +11,14 @@ use wire::SqlState;
 pub fn privilege(general: &General, user: &str) -> Result<Privilege, Refusal> {
     let listed = |users: &[String]| users.iter().any(|listed| listed == user);
     match () {
-        () if general.auth_type == AuthType::Any || listed(&general.admin_users) => Ok(Privilege::Admin),
+        () if general.auth_type == AuthType::Any || listed(&general.admin_users) => {
+            Ok(Privilege::Admin)
+        }
         () if listed(&general.stats_users) => Ok(Privilege::Stats),
-        () => Err(Refusal::new(SqlState::INSUFFICIENT_PRIVILEGE, "not allowed")),
+        () => Err(Refusal::new(
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            "not allowed",
+        )),
     }
 }
 

@@ -5,15 +5,15 @@
 
 use super::refusal::Refusal;
 use crate::shared::{Pool, Shared, ToControl};
+use pooling::CancelSecret;
 use pooling::cancel::ClientPid;
 use pooling::ledger::PoolId;
 use pooling::parameters::{Origin, Parameters};
-use pooling::CancelSecret;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use wire::backend::TransactionStatus;
-use wire::{Report, Severity, SqlState, write};
+use wire::{Report, Severity, SqlState};
 
 /// Different wishes of one pool's clients that are remembered.
 const KNOWN_MAX: usize = 256;
@@ -30,23 +30,35 @@ pub struct Greeting {
     /// What such a client's session has set.
     pub parameters: Arc<Parameters>,
     /// ParameterStatus for all that the server reports.
-    statuses: Arc<[u8]>,
+    pub statuses: Arc<[u8]>,
 }
+
+/// The greetings of one pool, by the settings that clients asked for.
+type ByWishes = HashMap<Vec<(String, String)>, Greeting>;
 
 /// The greetings that were made lately: most clients of a pool want the same.
 #[derive(Default)]
 pub struct Greetings {
-    known: Mutex<HashMap<PoolId, HashMap<Vec<(String, String)>, Greeting>>>,
+    known: Mutex<HashMap<PoolId, ByWishes>>,
     /// Pools for which a client's log-in has asked for a server connection.
     dialling: Mutex<HashSet<PoolId>>,
 }
 
 impl Greetings {
     /// The greeting for a client that asked for `settings` of a server that greets with `welcome`.
-    pub fn of(&self, shared: &Shared, pool: PoolId, welcome: &Arc<Parameters>, settings: &[(String, String)]) -> Greeting {
+    pub fn of(
+        &self,
+        shared: &Shared,
+        pool: PoolId,
+        welcome: &Arc<Parameters>,
+        settings: &[(String, String)],
+    ) -> Greeting {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.entry(pool).or_default();
-        if let Some(greeting) = known.get(settings).filter(|greeting| Arc::ptr_eq(&greeting.welcome, welcome)) {
+        if let Some(greeting) = known
+            .get(settings)
+            .filter(|greeting| Arc::ptr_eq(&greeting.welcome, welcome))
+        {
             return greeting.clone();
         }
         if known.len() >= KNOWN_MAX {
@@ -60,7 +72,10 @@ impl Greetings {
     /// Claims the right to ask for the pool's first server connection, if nobody has it.
     fn claim(&self, pool: PoolId) -> Option<Dialling<'_>> {
         let mut dialling = self.dialling.lock().unwrap_or_else(PoisonError::into_inner);
-        dialling.insert(pool).then(|| Dialling { greetings: self, pool })
+        dialling.insert(pool).then(|| Dialling {
+            greetings: self,
+            pool,
+        })
     }
 }
 
@@ -71,37 +86,58 @@ struct Dialling<'a> {
 
 impl Drop for Dialling<'_> {
     fn drop(&mut self) {
-        let mut dialling = self.greetings.dialling.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dialling = self
+            .greetings
+            .dialling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         dialling.remove(&self.pool);
     }
 }
 
 impl Greeting {
     fn new(shared: &Shared, welcome: &Arc<Parameters>, settings: &[(String, String)]) -> Greeting {
-        let wishes = settings.iter().map(|(name, value)| (name.as_str(), spelled_as_reported(welcome, name, value)));
+        let wishes = settings
+            .iter()
+            .map(|(name, value)| (name.as_str(), spelled_as_reported(welcome, name, value)));
         let parameters = shared.interner.intern(welcome.for_client(wishes));
         let mut statuses = Vec::new();
-        for parameter in parameters.iter().filter(|parameter| parameter.origin == Origin::Reported) {
-            write::parameter_status(&mut statuses, parameter.name.as_bytes(), parameter.value.as_bytes());
+        for parameter in parameters
+            .iter()
+            .filter(|parameter| parameter.origin == Origin::Reported)
+        {
+            wire::write::parameter_status(
+                &mut statuses,
+                parameter.name.as_bytes(),
+                parameter.value.as_bytes(),
+            );
         }
-        Greeting { welcome: Arc::clone(welcome), parameters, statuses: statuses.into() }
-    }
-
-    /// Everything from AuthenticationOk to ReadyForQuery.
-    pub fn write(&self, out: &mut Vec<u8>, pid: ClientPid, secret: CancelSecret, notice: Option<&str>) {
-        write_greeting(out, &self.statuses, pid, secret, notice);
+        Greeting {
+            welcome: Arc::clone(welcome),
+            parameters,
+            statuses: statuses.into(),
+        }
     }
 }
 
-/// `statuses` are whole ParameterStatus messages.
-pub fn write_greeting(out: &mut Vec<u8>, statuses: &[u8], pid: ClientPid, secret: CancelSecret, notice: Option<&str>) {
-    write::authentication_ok(out);
+/// Everything from AuthenticationOk to ReadyForQuery. `statuses` are whole ParameterStatus messages.
+pub fn write(
+    out: &mut Vec<u8>,
+    statuses: &[u8],
+    pid: ClientPid,
+    secret: CancelSecret,
+    notice: Option<&str>,
+) {
+    wire::write::authentication_ok(out);
     out.extend_from_slice(statuses);
-    write::backend_key_data(out, pid.0, secret.as_bytes());
+    wire::write::backend_key_data(out, pid.0, secret.as_bytes());
     if let Some(notice) = notice {
-        write::notice_response(out, &Report::new(Severity::Notice, SqlState::SUCCESSFUL_COMPLETION, notice));
+        wire::write::notice_response(
+            out,
+            &Report::new(Severity::Notice, SqlState::SUCCESSFUL_COMPLETION, notice),
+        );
     }
-    write::ready_for_query(out, TransactionStatus::Idle);
+    wire::write::ready_for_query(out, TransactionStatus::Idle);
 }
 
 /// Drivers write some values differently than PostgreSQL reports them (`utf8`, `iso`). Taking the server's spelling where the meaning
@@ -127,26 +163,38 @@ fn spelled_as_reported<'a>(welcome: &'a Parameters, name: &str, value: &'a str) 
 ///
 /// # Errors
 /// The server's own, if trying again cannot help; otherwise after the pool's `query_wait_timeout`.
-pub async fn welcome(greetings: &Greetings, shared: &Arc<Shared>, pool: &Arc<Pool>, worker: usize) -> Result<Arc<Parameters>, Refusal> {
-    if let Some(welcome) = pool.welcome.load_full() {
-        return Ok(welcome);
-    }
+pub async fn welcome(
+    greetings: &Greetings,
+    shared: &Arc<Shared>,
+    pool: &Arc<Pool>,
+    worker: usize,
+) -> Result<Arc<Parameters>, Refusal> {
     let wait = first_welcome(greetings, shared, pool, worker);
     match pool.settings.load().query_wait_timeout {
         None => wait.await,
-        Some(longest) => tokio::time::timeout(longest, wait).await.unwrap_or_else(|_| Err(waited_too_long(pool))),
+        Some(longest) => tokio::time::timeout(longest, wait)
+            .await
+            .unwrap_or_else(|_| Err(waited_too_long(pool))),
     }
 }
 
 fn waited_too_long(pool: &Pool) -> Refusal {
     let refusal = Refusal::protocol("query_wait_timeout");
     match pool.last_error.load_full() {
-        Some(error) => refusal.with_detail(format!("The latest attempt to connect to the server failed: {}", error.message)),
+        Some(error) => refusal.with_detail(format!(
+            "The latest attempt to connect to the server failed: {}",
+            error.message
+        )),
         None => refusal,
     }
 }
 
-async fn first_welcome(greetings: &Greetings, shared: &Arc<Shared>, pool: &Arc<Pool>, worker: usize) -> Result<Arc<Parameters>, Refusal> {
+async fn first_welcome(
+    greetings: &Greetings,
+    shared: &Arc<Shared>,
+    pool: &Arc<Pool>,
+    worker: usize,
+) -> Result<Arc<Parameters>, Refusal> {
     let old_error = pool.last_error.load_full();
     loop {
         let news = pool.dialled.notified();
@@ -178,6 +226,10 @@ fn dial(shared: &Arc<Shared>, pool: &Arc<Pool>, worker: usize) -> bool {
     let Ok(slot) = shared.try_slot(pool.id) else {
         return false;
     };
-    shared.tell_control(ToControl::Dial { pool: Arc::clone(pool), worker, slot });
+    shared.tell_control(ToControl::Dial {
+        pool: Arc::clone(pool),
+        worker,
+        slot,
+    });
     true
 }

@@ -43,7 +43,11 @@ impl Channel {
 impl Line {
     /// Of a non-blocking socket.
     pub fn new(socket: Socket) -> Line {
-        Line { channel: Some(Channel::Fresh(socket)), input: Vec::new(), output: Vec::new() }
+        Line {
+            channel: Some(Channel::Fresh(socket)),
+            input: Vec::new(),
+            output: Vec::new(),
+        }
     }
 
     pub fn socket(&self) -> io::Result<&Socket> {
@@ -114,7 +118,9 @@ impl Line {
         let mut rest = output.as_slice();
         while !rest.is_empty() {
             let sent = match self.socket()?.write_now(rest) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.send_later(rest).await?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.send_later(rest).await?
+                }
                 sent => sent?,
             };
             rest = rest.get(sent..).unwrap_or_default();

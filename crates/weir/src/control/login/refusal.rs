@@ -28,7 +28,11 @@ pub struct Refusal {
 
 impl Refusal {
     pub fn new(sqlstate: SqlState, message: impl Into<String>) -> Refusal {
-        Refusal { sqlstate, message: message.into(), detail: None }
+        Refusal {
+            sqlstate,
+            message: message.into(),
+            detail: None,
+        }
     }
 
     pub fn with_detail(mut self, detail: impl Into<String>) -> Refusal {
@@ -42,7 +46,10 @@ impl Refusal {
 
     /// The same text and code whether the password was wrong or the user does not exist.
     pub fn wrong_password(user: &str) -> Refusal {
-        Refusal::new(SqlState::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
+        Refusal::new(
+            SqlState::INVALID_PASSWORD,
+            format!("password authentication failed for user \"{user}\""),
+        )
     }
 
     pub fn write(&self, out: &mut Vec<u8>) {
@@ -58,9 +65,10 @@ impl Refusal {
 impl From<WireError> for Refusal {
     fn from(error: WireError) -> Refusal {
         match error {
-            WireError::Version(_) => {
-                Refusal::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{error}: only 3.0 to 3.2 are supported"))
-            }
+            WireError::Version(_) => Refusal::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!("{error}: only 3.0 to 3.2 are supported"),
+            ),
             _ => Refusal::protocol(error.to_string()),
         }
     }

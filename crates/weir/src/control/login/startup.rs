@@ -42,7 +42,10 @@ impl Request {
     /// The value that counts of the setting `name`.
     pub fn setting(&self, name: &str) -> Option<&str> {
         let named = |(candidate, _): &&(String, String)| candidate.eq_ignore_ascii_case(name);
-        self.settings.iter().rfind(named).map(|(_, value)| value.as_str())
+        self.settings
+            .iter()
+            .rfind(named)
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -54,13 +57,22 @@ struct Asked {
 }
 
 /// Reads until it is known what the connection is for.
-pub async fn read(line: &mut Line, general: &General, peer: &impl Display) -> Result<Purpose, Failure> {
+pub async fn read(
+    line: &mut Line,
+    general: &General,
+    peer: &impl Display,
+) -> Result<Purpose, Failure> {
     let mut asked = Asked::default();
     loop {
         let total = line.startup_packet().await?;
         let packet = StartupPacket::parse(line.input().get(..total).unwrap_or_default())?;
         let request = match packet {
-            StartupPacket::Cancel { pid, key } => return Ok(Purpose::Cancel { pid, key: key.to_vec() }),
+            StartupPacket::Cancel { pid, key } => {
+                return Ok(Purpose::Cancel {
+                    pid,
+                    key: key.to_vec(),
+                });
+            }
             StartupPacket::Startup(startup) => {
                 let request = decide(&startup, general, peer)?;
                 line.consume(total);
@@ -81,14 +93,20 @@ async fn decline_encryption(line: &mut Line, packet_length: usize) -> Result<(),
     line.consume(packet_length);
     // Bytes sent before our answer would be taken as if they had been encrypted (CVE-2021-3935).
     if !line.input().is_empty() {
-        return Err(Refusal::protocol("received unencrypted data after an encryption request").into());
+        return Err(
+            Refusal::protocol("received unencrypted data after an encryption request").into(),
+        );
     }
     line.output.push(b'N');
     line.flush().await
 }
 
 /// Judges a StartupMessage. `peer` is how the client's address is written into application_name, if that is wanted.
-pub fn decide(startup: &Startup<'_>, general: &General, peer: &impl Display) -> Result<Request, Refusal> {
+pub fn decide(
+    startup: &Startup<'_>,
+    general: &General,
+    peer: &impl Display,
+) -> Result<Request, Refusal> {
     let mut draft = Draft::default();
     for (name, value) in startup.parameters() {
         draft.take(text(name)?, text(value)?, general)?;
@@ -114,7 +132,9 @@ impl Draft {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         match () {
             () if is("user") => self.user = checked(value, USER_LENGTH_MAX, "user name too long")?,
-            () if is("database") => self.database = checked(value, DATABASE_LENGTH_MAX, "database name too long")?,
+            () if is("database") => {
+                self.database = checked(value, DATABASE_LENGTH_MAX, "database name too long")?
+            }
             // Reserved for extensions of the protocol, of which we know none.
             () if name.starts_with("_pq_.") => self.unknown_options.push(name.to_owned()),
             () if is_ignored(name, general) => {}
@@ -139,16 +159,24 @@ impl Draft {
 
     fn add_host(&mut self, peer: &impl Display) {
         const NAME: &str = "application_name";
-        let given = self.settings.iter_mut().rfind(|(name, _)| name.eq_ignore_ascii_case(NAME));
+        let given = self
+            .settings
+            .iter_mut()
+            .rfind(|(name, _)| name.eq_ignore_ascii_case(NAME));
         match given {
             Some((_, value)) => *value = format!("{value} - {peer}"),
-            None => self.settings.push((NAME.to_owned(), format!("app - {peer}"))),
+            None => self
+                .settings
+                .push((NAME.to_owned(), format!("app - {peer}"))),
         }
     }
 
     fn finish(self, asked: ProtocolVersion) -> Result<Request, Refusal> {
         if self.user.is_empty() {
-            return Err(Refusal::new(SqlState::INVALID_AUTHORIZATION, "no user name specified in startup packet"));
+            return Err(Refusal::new(
+                SqlState::INVALID_AUTHORIZATION,
+                "no user name specified in startup packet",
+            ));
         }
         let version = asked.min(PROTOCOL_3_2);
         let negotiate = version != asked || !self.unknown_options.is_empty();
@@ -157,16 +185,24 @@ impl Draft {
         settings.extend(self.settings);
         Ok(Request {
             version,
-            database: if self.database.is_empty() { self.user.clone() } else { self.database },
+            database: if self.database.is_empty() {
+                self.user.clone()
+            } else {
+                self.database
+            },
             user: self.user,
             settings,
-            negotiation: negotiate.then_some(Negotiation { version, unknown_options }),
+            negotiation: negotiate.then_some(Negotiation {
+                version,
+                unknown_options,
+            }),
         })
     }
 }
 
 fn text(bytes: &[u8]) -> Result<&str, Refusal> {
-    std::str::from_utf8(bytes).map_err(|_| Refusal::protocol("a startup parameter is not valid UTF-8"))
+    std::str::from_utf8(bytes)
+        .map_err(|_| Refusal::protocol("a startup parameter is not valid UTF-8"))
 }
 
 fn checked(name: &str, max: usize, problem: &str) -> Result<String, Refusal> {
@@ -177,13 +213,19 @@ fn checked(name: &str, max: usize, problem: &str) -> Result<String, Refusal> {
 }
 
 fn is_ignored(name: &str, general: &General) -> bool {
-    general.ignore_startup_parameters.iter().any(|ignored| ignored.eq_ignore_ascii_case(name))
+    general
+        .ignore_startup_parameters
+        .iter()
+        .any(|ignored| ignored.eq_ignore_ascii_case(name))
 }
 
 fn refuse_replication(value: &str) -> Result<(), Refusal> {
     match value.to_ascii_lowercase().as_str() {
         "false" | "off" | "no" | "0" => Ok(()),
-        _ => Err(Refusal::new(SqlState::FEATURE_NOT_SUPPORTED, "replication connections are not pooled yet")),
+        _ => Err(Refusal::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "replication connections are not pooled yet",
+        )),
     }
 }
 
@@ -196,39 +238,88 @@ mod tests {
     /// What `general`, changed by `settings`, makes of these parameters.
     fn decided(settings: &str, parameters: &[(&str, &str)]) -> Result<Request, Refusal> {
         let text = format!("[pgbouncer]\n{settings}\n");
-        let general = settings::Config::parse(&text, std::path::Path::new("test.ini")).unwrap().config.general;
+        let general = settings::Config::parse(&text, std::path::Path::new("test.ini"))
+            .unwrap()
+            .config
+            .general;
         let mut packet = Vec::new();
-        let pairs = parameters.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let pairs = parameters
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         wire::write::startup(&mut packet, PROTOCOL_3_2, pairs);
-        let StartupPacket::Startup(startup) = StartupPacket::parse(&packet).unwrap() else { panic!("a startup packet") };
+        let StartupPacket::Startup(startup) = StartupPacket::parse(&packet).unwrap() else {
+            panic!("a startup packet")
+        };
         decide(&startup, &general, &"10.0.0.1:5000")
     }
 
     #[test]
     fn the_database_is_called_as_the_user_by_default() {
         let request = decided("", &[("user", "app")]).unwrap();
-        assert_eq!((request.database.as_str(), request.negotiation), ("app", None));
+        assert_eq!(
+            (request.database.as_str(), request.negotiation),
+            ("app", None)
+        );
     }
 
     #[test]
     fn names_count_without_regard_to_case_and_the_last_value_wins() {
-        let request = decided("", &[("user", "app"), ("DateStyle", "German"), ("datestyle", "ISO")]).unwrap();
+        let request = decided(
+            "",
+            &[
+                ("user", "app"),
+                ("DateStyle", "German"),
+                ("datestyle", "ISO"),
+            ],
+        )
+        .unwrap();
         assert_eq!(request.setting("DATESTYLE"), Some("ISO"));
     }
 
     #[test]
     fn a_parameter_comes_before_options() {
-        let request = decided("", &[("user", "app"), ("work_mem", "1MB"), ("options", "-c work_mem=2MB --geqo=off")]).unwrap();
-        assert_eq!((request.setting("work_mem"), request.setting("geqo")), (Some("1MB"), Some("off")));
-        assert_eq!(decided("", &[("user", "app"), ("options", "-x")]).unwrap_err().sqlstate, SqlState::SYNTAX_ERROR);
+        let request = decided(
+            "",
+            &[
+                ("user", "app"),
+                ("work_mem", "1MB"),
+                ("options", "-c work_mem=2MB --geqo=off"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(
+            (request.setting("work_mem"), request.setting("geqo")),
+            (Some("1MB"), Some("off"))
+        );
+        assert_eq!(
+            decided("", &[("user", "app"), ("options", "-x")])
+                .unwrap_err()
+                .sqlstate,
+            SqlState::SYNTAX_ERROR
+        );
     }
 
     #[test]
     fn ignored_parameters_are_dropped_wherever_they_stand() {
-        let wishes = [("user", "app"), ("extra_float_digits", "2"), ("options", "-c geqo=off -c work_mem=2MB")];
-        let request = decided("ignore_startup_parameters = Extra_Float_Digits, geqo", &wishes).unwrap();
-        assert_eq!(request.settings, [("work_mem".to_owned(), "2MB".to_owned())]);
-        let request = decided("ignore_startup_parameters = options, replication", &[("user", "app"), ("options", "-x")]).unwrap();
+        let wishes = [
+            ("user", "app"),
+            ("extra_float_digits", "2"),
+            ("options", "-c geqo=off -c work_mem=2MB"),
+        ];
+        let request = decided(
+            "ignore_startup_parameters = Extra_Float_Digits, geqo",
+            &wishes,
+        )
+        .unwrap();
+        assert_eq!(
+            request.settings,
+            [("work_mem".to_owned(), "2MB".to_owned())]
+        );
+        let request = decided(
+            "ignore_startup_parameters = options, replication",
+            &[("user", "app"), ("options", "-x")],
+        )
+        .unwrap();
         assert!(request.settings.is_empty());
     }
 
@@ -236,18 +327,32 @@ mod tests {
     fn the_host_is_added_to_the_name_of_the_application() {
         let on = "application_name_add_host = 1";
         let named = decided(on, &[("user", "app"), ("application_name", "shop")]).unwrap();
-        assert_eq!(named.setting("application_name"), Some("shop - 10.0.0.1:5000"));
+        assert_eq!(
+            named.setting("application_name"),
+            Some("shop - 10.0.0.1:5000")
+        );
         let unnamed = decided(on, &[("user", "app")]).unwrap();
-        assert_eq!(unnamed.setting("application_name"), Some("app - 10.0.0.1:5000"));
+        assert_eq!(
+            unnamed.setting("application_name"),
+            Some("app - 10.0.0.1:5000")
+        );
     }
 
     #[test]
     fn names_have_limits() {
         let (fits, too_long) = ("u".repeat(127), "u".repeat(128));
         assert!(decided("", &[("user", &fits), ("database", "db")]).is_ok());
-        assert_eq!(decided("", &[("user", &too_long)]).unwrap_err().message, "user name too long");
+        assert_eq!(
+            decided("", &[("user", &too_long)]).unwrap_err().message,
+            "user name too long"
+        );
         let too_long = "d".repeat(64);
-        assert_eq!(decided("", &[("user", "app"), ("database", &too_long)]).unwrap_err().message, "database name too long");
+        assert_eq!(
+            decided("", &[("user", "app"), ("database", &too_long)])
+                .unwrap_err()
+                .message,
+            "database name too long"
+        );
         assert!(decided("", &[("user", ""), ("database", "db")]).is_err());
     }
 

@@ -40,25 +40,47 @@ impl House {
     /// With the database `db`, whose server is known to report a few parameters, and the users of `list`.
     fn open(settings: &str, list: &str) -> House {
         let house = House::unknown("host=127.0.0.1 port=1", settings, list);
-        house.pool("app").welcome.store(Some(house.shared.interner.intern(reported())));
+        house
+            .pool("app")
+            .welcome
+            .store(Some(house.shared.interner.intern(reported())));
         house
     }
 
     /// With the database `db = entry`, of which nothing has been seen yet.
     fn unknown(entry: &str, settings: &str, list: &str) -> House {
-        let text = format!("[databases]\ndb = {entry}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = 0\nunix_socket_dir =\n{settings}\n");
+        let text = format!(
+            "[databases]\ndb = {entry}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = 0\nunix_socket_dir =\n{settings}\n"
+        );
         let config = Config::parse(&text, Path::new("test.ini")).unwrap().config;
         let listeners = listener::bind(&config.general).unwrap();
         let address = listeners.tcp_addresses()[0];
         let (shared, control) = Shared::new(config, CancelKeys::new([1; 16]), [2; 16]);
         let polls: Vec<mio::Poll> = (0..WORKERS).map(|_| mio::Poll::new().unwrap()).collect();
-        let mailbox = |poll: &mio::Poll| Mailbox::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
-        assert!(shared.workers.set(polls.iter().map(mailbox).collect()).is_ok());
+        let mailbox = |poll: &mio::Poll| {
+            Mailbox::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap())
+        };
+        assert!(
+            shared
+                .workers
+                .set(polls.iter().map(mailbox).collect())
+                .is_ok()
+        );
         let (open_console, consoles) = mpsc::unbounded_channel();
         let credentials = Credentials::new(UserList::load(list).unwrap());
-        let reception = Reception::new(Arc::clone(&shared), credentials, move |client| open_console.send(client).unwrap());
+        let reception = Reception::new(Arc::clone(&shared), credentials, move |client| {
+            open_console.send(client).unwrap()
+        });
         let serving = listeners.serve(&reception).unwrap();
-        House { reception, shared, control, consoles, address, _serving: serving, _polls: polls }
+        House {
+            reception,
+            shared,
+            control,
+            consoles,
+            address,
+            _serving: serving,
+            _polls: polls,
+        }
     }
 
     fn pool(&self, user: &str) -> Arc<Pool> {
@@ -67,13 +89,20 @@ impl House {
     }
 
     async fn knock(&self) -> Guest {
-        Guest { stream: TcpStream::connect(self.address).await.unwrap() }
+        Guest {
+            stream: TcpStream::connect(self.address).await.unwrap(),
+        }
     }
 
     /// A connection that has sent a StartupMessage.
     async fn start(&self, user: &str, database: &str) -> Guest {
         let mut guest = self.knock().await;
-        guest.send(&startup_message(PROTOCOL_3_0, &[("user", user), ("database", database)])).await;
+        guest
+            .send(&startup_message(
+                PROTOCOL_3_0,
+                &[("user", user), ("database", database)],
+            ))
+            .await;
         guest
     }
 
@@ -82,7 +111,9 @@ impl House {
         let mut clients = Vec::new();
         for (worker, mailbox) in self.shared.workers().iter().enumerate() {
             for message in mailbox.take() {
-                let ToWorker::Client(client) = message else { panic!("only clients are expected") };
+                let ToWorker::Client(client) = message else {
+                    panic!("only clients are expected")
+                };
                 clients.push((worker, client));
             }
         }
@@ -102,7 +133,13 @@ fn reported() -> Parameters {
 
 fn startup_message(version: ProtocolVersion, parameters: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
-    wire::write::startup(&mut out, version, parameters.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+    wire::write::startup(
+        &mut out,
+        version,
+        parameters
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+    );
     out
 }
 
@@ -126,7 +163,10 @@ struct Welcomed {
 
 impl Welcomed {
     fn status(&self, name: &str) -> Option<&str> {
-        self.statuses.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.statuses
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -158,7 +198,10 @@ impl Guest {
         let fields = ErrorFields::parse(&body).unwrap();
         let text = |code| String::from_utf8(fields.get(code).unwrap().to_vec()).unwrap();
         assert_eq!(text(field::SEVERITY), "FATAL");
-        let told = Told { sqlstate: text(field::SQLSTATE), message: text(field::MESSAGE) };
+        let told = Told {
+            sqlstate: text(field::SQLSTATE),
+            message: text(field::MESSAGE),
+        };
         self.end().await;
         told
     }
@@ -173,14 +216,20 @@ impl Guest {
     async fn greeting(&mut self) -> Welcomed {
         let body = self.authentication().await;
         assert_eq!(Authentication::parse(&body).unwrap(), Authentication::Ok);
-        let mut welcomed = Welcomed { statuses: Vec::new(), pid: 0, key: Vec::new() };
+        let mut welcomed = Welcomed {
+            statuses: Vec::new(),
+            pid: 0,
+            key: Vec::new(),
+        };
         loop {
             let (tag, body) = self.message().await;
             match tag {
                 tag::PARAMETER_STATUS => {
                     let status = ParameterStatus::parse(&body).unwrap();
                     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-                    welcomed.statuses.push((text(status.name), text(status.value)));
+                    welcomed
+                        .statuses
+                        .push((text(status.name), text(status.value)));
                 }
                 tag::BACKEND_KEY_DATA => {
                     let data = BackendKeyData::parse(&body).unwrap();

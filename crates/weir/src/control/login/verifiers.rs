@@ -27,34 +27,54 @@ struct Known {
 impl Verifiers {
     pub fn new() -> Verifiers {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Verifiers { known: Mutex::default(), places: Semaphore::new(cores.div_ceil(2)) }
+        Verifiers {
+            known: Mutex::default(),
+            places: Semaphore::new(cores.div_ceil(2)),
+        }
     }
 
     /// The verifier of a user's password; log-ins that come while it is being made wait for it. `None` if the process is ending.
-    pub async fn of(&self, user: &str, password: &Password, iterations: u32) -> Option<ScramVerifier> {
+    pub async fn of(
+        &self,
+        user: &str,
+        password: &Password,
+        iterations: u32,
+    ) -> Option<ScramVerifier> {
         let known = self.entry(user, password, iterations);
         let make = || async {
             let password = password.clone();
-            self.off_thread(move || derive(&password, iterations)).await.ok_or(())
+            self.off_thread(move || derive(&password, iterations))
+                .await
+                .ok_or(())
         };
         known.verifier.get_or_try_init(make).await.ok().cloned()
     }
 
     fn entry(&self, user: &str, password: &Password, iterations: u32) -> Known {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known.get(user).filter(|found| found.iterations == iterations && found.password == *password) {
+        if let Some(found) = known
+            .get(user)
+            .filter(|found| found.iterations == iterations && found.password == *password)
+        {
             return found.clone();
         }
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        let entry = Known { password: password.clone(), iterations, verifier: Arc::default() };
+        let entry = Known {
+            password: password.clone(),
+            iterations,
+            verifier: Arc::default(),
+        };
         known.insert(user.to_owned(), entry.clone());
         entry
     }
 
     /// Runs expensive work on another thread. `None` if the process is ending.
-    pub async fn off_thread<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    pub async fn off_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
         let _place = self.places.acquire().await.ok()?;
         tokio::task::spawn_blocking(work).await.ok()
     }

@@ -5,7 +5,8 @@ use auth::scram::{Client, Credential, ScramVerifier, ServerFirst};
 use auth::{Password, Secret};
 
 fn list() -> String {
-    let verifier = ScramVerifier::from_password(PASSWORD.as_bytes(), b"salt and pepper!", 4096).encode();
+    let verifier =
+        ScramVerifier::from_password(PASSWORD.as_bytes(), b"salt and pepper!", 4096).encode();
     let md5 = auth::md5::response(&Secret::parse(PASSWORD), "nobody", [0; 4]).unwrap();
     assert!(md5.starts_with("md5"));
     format!("\"app\" \"{PASSWORD}\"\n\"scram\" \"{verifier}\"\n\"empty\" \"\"\n")
@@ -27,13 +28,18 @@ impl Guest {
 
     /// Logs in by clear-text password.
     async fn plain(&mut self, password: &str) {
-        assert_eq!(Authentication::parse(&self.authentication().await).unwrap(), Authentication::CleartextPassword);
+        assert_eq!(
+            Authentication::parse(&self.authentication().await).unwrap(),
+            Authentication::CleartextPassword
+        );
         self.answer_password(password.as_bytes()).await;
     }
 
     async fn md5(&mut self, user: &str, password: &str) {
         let body = self.authentication().await;
-        let Authentication::Md5Password { salt } = Authentication::parse(&body).unwrap() else { panic!("md5 is expected") };
+        let Authentication::Md5Password { salt } = Authentication::parse(&body).unwrap() else {
+            panic!("md5 is expected")
+        };
         let response = auth::md5::response(&Secret::parse(password), user, salt).unwrap();
         self.answer_password(response.as_bytes()).await;
     }
@@ -41,16 +47,27 @@ impl Guest {
     /// Up to the client's final message.
     async fn scram(&mut self, password: &str) -> auth::scram::AwaitingServerFinal {
         let body = self.authentication().await;
-        let Authentication::Sasl { mut mechanisms } = Authentication::parse(&body).unwrap() else { panic!("SASL is expected") };
+        let Authentication::Sasl { mut mechanisms } = Authentication::parse(&body).unwrap() else {
+            panic!("SASL is expected")
+        };
         assert!(mechanisms.any(|name| name == b"SCRAM-SHA-256"));
-        let credential = Credential::Password { password: Password::new(password), derived: None };
-        let (first, awaiting) = Client::new(credential, auth::scram::Nonce::random(&mut rand::rng())).client_first();
+        let credential = Credential::Password {
+            password: Password::new(password),
+            derived: None,
+        };
+        let (first, awaiting) =
+            Client::new(credential, auth::scram::Nonce::random(&mut rand::rng())).client_first();
         let mut out = Vec::new();
         wire::write::sasl_initial_response(&mut out, b"SCRAM-SHA-256", Some(&first));
         self.send(&out).await;
         let body = self.authentication().await;
-        let Authentication::SaslContinue(data) = Authentication::parse(&body).unwrap() else { panic!("a challenge is expected") };
-        let ServerFirst::Derive(derivation) = awaiting.server_first(data, 1_000_000).unwrap() else { panic!("nothing is cached") };
+        let Authentication::SaslContinue(data) = Authentication::parse(&body).unwrap() else {
+            panic!("a challenge is expected")
+        };
+        let ServerFirst::Derive(derivation) = awaiting.server_first(data, 1_000_000).unwrap()
+        else {
+            panic!("nothing is cached")
+        };
         let (_, awaiting) = derivation.run();
         let mut out = Vec::new();
         wire::write::sasl_response(&mut out, awaiting.client_final());
@@ -61,14 +78,19 @@ impl Guest {
     async fn scram_to_the_end(&mut self, password: &str) {
         let awaiting = self.scram(password).await;
         let body = self.authentication().await;
-        let Authentication::SaslFinal(data) = Authentication::parse(&body).unwrap() else { panic!("the server's proof is expected") };
+        let Authentication::SaslFinal(data) = Authentication::parse(&body).unwrap() else {
+            panic!("the server's proof is expected")
+        };
         awaiting.server_final(data).unwrap();
         self.greeting().await;
     }
 }
 
 fn refused(user: &str) -> Told {
-    Told { sqlstate: "28P01".to_owned(), message: format!("password authentication failed for user \"{user}\"") }
+    Told {
+        sqlstate: "28P01".to_owned(),
+        message: format!("password authentication failed for user \"{user}\""),
+    }
 }
 
 #[tokio::test]
@@ -79,7 +101,13 @@ async fn plain_lets_in_who_knows_the_password() {
         guest.plain(PASSWORD).await;
         guest.greeting().await;
     }
-    for (user, password) in [("app", "wrong"), ("scram", "wrong"), ("stranger", PASSWORD), ("empty", ""), ("app", "")] {
+    for (user, password) in [
+        ("app", "wrong"),
+        ("scram", "wrong"),
+        ("stranger", PASSWORD),
+        ("empty", ""),
+        ("app", ""),
+    ] {
         let mut guest = house.start(user, "db").await;
         guest.plain(password).await;
         assert_eq!(guest.refusal().await, refused(user));
@@ -101,22 +129,36 @@ async fn md5_lets_in_who_knows_the_password() {
 #[tokio::test]
 async fn md5_becomes_scram_where_the_secret_is_a_verifier() {
     let house = house("md5");
-    house.start("scram", "db").await.scram_to_the_end(PASSWORD).await;
-    assert!(matches!(house.pool("scram").pass_through.load().as_deref(), Some(Secret::ScramKeys(_))));
+    house
+        .start("scram", "db")
+        .await
+        .scram_to_the_end(PASSWORD)
+        .await;
+    assert!(matches!(
+        house.pool("scram").pass_through.load().as_deref(),
+        Some(Secret::ScramKeys(_))
+    ));
 }
 
 #[tokio::test]
 async fn scram_lets_in_who_knows_the_password() {
     let house = house("scram-sha-256");
     for user in ["app", "scram", "app"] {
-        house.start(user, "db").await.scram_to_the_end(PASSWORD).await;
+        house
+            .start(user, "db")
+            .await
+            .scram_to_the_end(PASSWORD)
+            .await;
     }
     for user in ["app", "scram", "stranger", "empty"] {
         let mut guest = house.start(user, "db").await;
         guest.scram("wrong").await;
         assert_eq!(guest.refusal().await, refused(user));
     }
-    assert!(house.pool("app").pass_through.load().is_none(), "the password serves every method");
+    assert!(
+        house.pool("app").pass_through.load().is_none(),
+        "the password serves every method"
+    );
 }
 
 /// A stranger must not be told apart from a user with a wrong password, not even by what is asked of it.
@@ -127,7 +169,8 @@ async fn a_stranger_is_asked_what_known_users_are_asked() {
     guest.md5("stranger", PASSWORD).await;
     assert_eq!(guest.refusal().await, refused("stranger"));
 
-    let verifier = ScramVerifier::from_password(PASSWORD.as_bytes(), b"salt and pepper!", 4096).encode();
+    let verifier =
+        ScramVerifier::from_password(PASSWORD.as_bytes(), b"salt and pepper!", 4096).encode();
     let only_scram = House::open("auth_type = md5", &format!("\"app\" \"{verifier}\"\n"));
     let mut guest = only_scram.start("stranger", "db").await;
     guest.scram(PASSWORD).await;
@@ -142,20 +185,32 @@ async fn an_unknown_database_is_named_only_to_who_proved_who_it_is() {
     assert_eq!(guest.refusal().await, refused("app"));
     let mut guest = house.start("app", "elsewhere").await;
     guest.plain(PASSWORD).await;
-    assert_eq!(guest.refusal().await, Told { sqlstate: "3D000".to_owned(), message: "no such database: elsewhere".to_owned() });
+    assert_eq!(
+        guest.refusal().await,
+        Told {
+            sqlstate: "3D000".to_owned(),
+            message: "no such database: elsewhere".to_owned()
+        }
+    );
 }
 
 #[tokio::test]
 async fn trust_needs_a_known_user() {
     let house = house("trust");
     house.start("app", "db").await.greeting().await;
-    assert_eq!(house.start("stranger", "db").await.refusal().await.sqlstate, "28000");
+    assert_eq!(
+        house.start("stranger", "db").await.refusal().await.sqlstate,
+        "28000"
+    );
 }
 
 #[tokio::test]
 async fn any_takes_every_name_to_the_forced_user() {
     let house = House::unknown("host=127.0.0.1 port=1 user=app", "auth_type = any", "");
-    house.pool("app").welcome.store(Some(house.shared.interner.intern(reported())));
+    house
+        .pool("app")
+        .welcome
+        .store(Some(house.shared.interner.intern(reported())));
     house.start("whoever", "db").await.greeting().await;
     let (_, client) = house.clients().pop().unwrap();
     assert_eq!(&*client.permit.pool().user, "app");
@@ -165,7 +220,11 @@ async fn any_takes_every_name_to_the_forced_user() {
 async fn answers_that_are_none_are_refused() {
     let house = house("scram-sha-256");
     let mut wrong_mechanism = Vec::new();
-    wire::write::sasl_initial_response(&mut wrong_mechanism, b"SCRAM-SHA-256-PLUS", Some(b"p=tls-unique,,n=,r=x"));
+    wire::write::sasl_initial_response(
+        &mut wrong_mechanism,
+        b"SCRAM-SHA-256-PLUS",
+        Some(b"p=tls-unique,,n=,r=x"),
+    );
     let mut query = Vec::new();
     wire::write::query(&mut query, b"SELECT 1");
     let huge = [&b"p"[..], &1_000_000u32.to_be_bytes()].concat();
@@ -179,13 +238,26 @@ async fn answers_that_are_none_are_refused() {
 
 #[tokio::test]
 async fn the_console_is_for_its_users() {
-    let mut house = House::open("auth_type = plain\nadmin_users = app\nstats_users = scram", &list());
-    for (user, database, privilege) in [("app", "pgbouncer", Privilege::Admin), ("scram", "weir", Privilege::Stats)] {
+    let mut house = House::open(
+        "auth_type = plain\nadmin_users = app\nstats_users = scram",
+        &list(),
+    );
+    for (user, database, privilege) in [
+        ("app", "pgbouncer", Privilege::Admin),
+        ("scram", "weir", Privilege::Stats),
+    ] {
         let mut guest = house.start(user, database).await;
         guest.plain(PASSWORD).await;
         assert!(guest.greeting().await.status("server_version").is_some());
         let client = house.consoles.recv().await.unwrap();
-        assert_eq!((client.user.as_str(), client.database.as_str(), client.privilege), (user, database, privilege));
+        assert_eq!(
+            (
+                client.user.as_str(),
+                client.database.as_str(),
+                client.privilege
+            ),
+            (user, database, privilege)
+        );
     }
     let mut guest = house.start("app", "pgbouncer").await;
     guest.plain("wrong").await;
@@ -196,5 +268,13 @@ async fn the_console_is_for_its_users() {
 #[tokio::test]
 async fn the_console_is_not_for_others() {
     let house = House::open("auth_type = trust", &list());
-    assert_eq!(house.start("app", "pgbouncer").await.refusal().await.message, "not allowed");
+    assert_eq!(
+        house
+            .start("app", "pgbouncer")
+            .await
+            .refusal()
+            .await
+            .message,
+        "not allowed"
+    );
 }

@@ -5,24 +5,45 @@ use super::*;
 const USERS: &str = "\"app\" \"\"\n\"other\" \"\"\n";
 
 fn house(settings: &str) -> House {
-    let house = House::open(&format!("auth_type = trust\nadmin_users = app\n{settings}"), USERS);
-    house.pool("other").welcome.store(house.pool("app").welcome.load_full());
+    let house = House::open(
+        &format!("auth_type = trust\nadmin_users = app\n{settings}"),
+        USERS,
+    );
+    house
+        .pool("other")
+        .welcome
+        .store(house.pool("app").welcome.load_full());
     house
 }
 
 #[tokio::test]
 async fn a_limit_is_exact_and_a_place_comes_back() {
     let cases = [
-        ("max_client_conn = 1", "no more connections allowed (max_client_conn)"),
-        ("max_db_client_connections = 1", "client connections exceeded (max_db_client_connections)"),
-        ("max_user_client_connections = 1", "client connections exceeded (max_user_client_connections)"),
+        (
+            "max_client_conn = 1",
+            "no more connections allowed (max_client_conn)",
+        ),
+        (
+            "max_db_client_connections = 1",
+            "client connections exceeded (max_db_client_connections)",
+        ),
+        (
+            "max_user_client_connections = 1",
+            "client connections exceeded (max_user_client_connections)",
+        ),
     ];
     for (setting, message) in cases {
         let house = house(setting);
         house.start("app", "db").await.greeting().await;
         let clients = house.clients();
         let told = house.start("app", "db").await.refusal().await;
-        assert_eq!(told, Told { sqlstate: "53300".to_owned(), message: message.to_owned() });
+        assert_eq!(
+            told,
+            Told {
+                sqlstate: "53300".to_owned(),
+                message: message.to_owned()
+            }
+        );
         drop(clients);
         house.start("app", "db").await.greeting().await;
     }
@@ -42,18 +63,31 @@ async fn the_console_is_open_when_clients_are_shut_out() {
     house.start("app", "db").await.greeting().await;
     let _clients = house.clients();
     house.start("app", "pgbouncer").await.greeting().await;
-    assert_eq!(house.consoles.recv().await.unwrap().privilege, Privilege::Admin);
+    assert_eq!(
+        house.consoles.recv().await.unwrap().privilege,
+        Privilege::Admin
+    );
 
     house.reception.refuse_clients();
-    assert_eq!(house.start("app", "db").await.refusal().await.sqlstate, "57P01");
+    assert_eq!(
+        house.start("app", "db").await.refusal().await.sqlstate,
+        "57P01"
+    );
     house.start("app", "pgbouncer").await.greeting().await;
 }
 
 #[tokio::test]
 async fn a_disabled_database_takes_no_new_clients() {
     let house = house("");
-    house.pool("app").state.disabled.store(true, Ordering::Relaxed);
-    assert_eq!(house.start("app", "db").await.refusal().await.message, "database does not allow connections: db");
+    house
+        .pool("app")
+        .state
+        .disabled
+        .store(true, Ordering::Relaxed);
+    assert_eq!(
+        house.start("app", "db").await.refusal().await.message,
+        "database does not allow connections: db"
+    );
 }
 
 #[tokio::test]
