@@ -10,7 +10,9 @@ use std::process::ExitCode;
 #[derive(Parser, Debug)]
 #[command(name = "weir", version, disable_help_subcommand = true)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(override_usage = "weir [OPTIONS] CONFIG.ini\n       weir check CONFIG.ini\n       weir demo [--seconds N]")]
+#[command(
+    override_usage = "weir [OPTIONS] CONFIG.ini\n       weir check CONFIG.ini\n       weir demo [--seconds N]"
+)]
 struct Arguments {
     /// The configuration file (write ./check or ./demo for a file of that name)
     #[arg(value_name = "CONFIG.ini", required = true)]
@@ -50,9 +52,15 @@ enum Command {
 /// Runs what the command line asks for. Errors go to stderr, and the exit status tells of them.
 pub fn main() -> ExitCode {
     let outcome = match Arguments::parse() {
-        Arguments { command: Some(Command::Check { config }), .. } => check(&config),
+        Arguments {
+            command: Some(Command::Check { config }),
+            ..
+        } => check(&config),
         #[cfg(feature = "lab")]
-        Arguments { command: Some(Command::Demo { seconds }), .. } => demo(seconds),
+        Arguments {
+            command: Some(Command::Demo { seconds }),
+            ..
+        } => demo(seconds),
         arguments => options(arguments).and_then(|options| start::run(&options)),
     };
     outcome.unwrap_or_else(|error| {
@@ -62,10 +70,21 @@ pub fn main() -> ExitCode {
 }
 
 fn options(arguments: Arguments) -> anyhow::Result<Options> {
-    let Arguments { config, daemon, user, verbose, quiet, command: _ } = arguments;
+    let Arguments {
+        config,
+        daemon,
+        user,
+        verbose,
+        quiet,
+        command: _,
+    } = arguments;
     Ok(Options {
         config: config.context("a configuration file is missing")?,
-        mode: if daemon { Mode::Background } else { Mode::Foreground { quiet } },
+        mode: if daemon {
+            Mode::Background
+        } else {
+            Mode::Foreground { quiet }
+        },
         user,
         verbose: u32::from(verbose),
     })
@@ -80,16 +99,28 @@ fn check(path: &Path) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    setup.loaded.warnings.iter().for_each(|warning| println!("warning: {warning}"));
-    setup.loaded.not_yet_in_effect.iter().for_each(|setting| println!("not yet in effect: {setting}"));
+    setup
+        .loaded
+        .warnings
+        .iter()
+        .for_each(|warning| println!("warning: {warning}"));
+    setup
+        .loaded
+        .not_yet_in_effect
+        .iter()
+        .for_each(|setting| println!("not yet in effect: {setting}"));
     println!("{}: OK", path.display());
     Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(feature = "lab")]
 fn demo(seconds: Option<u64>) -> anyhow::Result<ExitCode> {
-    let weir_program = std::env::current_exe().context("this program's own file cannot be found")?;
-    lab::demo::run(&lab::demo::DemoOptions { seconds, weir_program })?;
+    let weir_program =
+        std::env::current_exe().context("this program's own file cannot be found")?;
+    lab::demo::run(&lab::demo::DemoOptions {
+        seconds,
+        weir_program,
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -108,19 +139,36 @@ mod tests {
 
     #[test]
     fn pgbouncers_flags() {
-        let arguments = parse("-d -u postgres -v -v -q /etc/pgbouncer/pgbouncer.ini").expect("valid");
-        assert_eq!((arguments.daemon, arguments.quiet, arguments.verbose), (true, true, 2));
+        let arguments =
+            parse("-d -u postgres -v -v -q /etc/pgbouncer/pgbouncer.ini").expect("valid");
+        assert_eq!(
+            (arguments.daemon, arguments.quiet, arguments.verbose),
+            (true, true, 2)
+        );
         assert_eq!(arguments.user.as_deref(), Some("postgres"));
-        assert_eq!(arguments.config, Some(PathBuf::from("/etc/pgbouncer/pgbouncer.ini")));
+        assert_eq!(
+            arguments.config,
+            Some(PathBuf::from("/etc/pgbouncer/pgbouncer.ini"))
+        );
         assert!(parse("--daemon --user=a --verbose --quiet x.ini").is_ok());
     }
 
     #[test]
     fn a_command_is_no_file_unless_it_has_a_path() {
-        assert!(matches!(parse("check x.ini").expect("valid").command, Some(Command::Check { .. })));
+        assert!(matches!(
+            parse("check x.ini").expect("valid").command,
+            Some(Command::Check { .. })
+        ));
         let file = parse("./check").expect("valid");
         assert!(file.command.is_none() && file.config == Some(PathBuf::from("./check")));
-        for wrong in ["", "check", "x.ini y.ini", "-d", "x.ini check y.ini", "--reboot x.ini"] {
+        for wrong in [
+            "",
+            "check",
+            "x.ini y.ini",
+            "-d",
+            "x.ini check y.ini",
+            "--reboot x.ini",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

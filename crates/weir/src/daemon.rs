@@ -2,7 +2,9 @@
 
 use anyhow::Context;
 use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe, read, setsid, write};
+use nix::unistd::{
+    ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe, read, setsid, write,
+};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
@@ -61,7 +63,11 @@ fn outcome(reader: &OwnedFd) -> ExitCode {
 impl Starting {
     /// The start has succeeded: lets the starter go and gives up the terminal.
     pub fn running(self) -> anyhow::Result<()> {
-        let null = File::options().read(true).write(true).open("/dev/null").context("/dev/null")?;
+        let null = File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/null")
+            .context("/dev/null")?;
         dup2_stdin(&null).context("stdin")?;
         dup2_stdout(&null).context("stdout")?;
         dup2_stderr(&null).context("stderr")?;

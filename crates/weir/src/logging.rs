@@ -51,7 +51,11 @@ impl Logging {
         let (level, handle) = reload::Layer::new(level_filter(general.verbose));
         tracing::subscriber::set_global_default(layers(level, writer, &destinations))?;
         log_panics();
-        Ok(Logging { level: handle, destinations, _writer: guard })
+        Ok(Logging {
+            level: handle,
+            destinations,
+            _writer: guard,
+        })
     }
 
     /// Takes over the settings and opens the log file again (it may have been rotated). If that fails the old one stays in use.
@@ -84,9 +88,17 @@ fn layers(
     writer: NonBlocking,
     destinations: &Arc<Destinations>,
 ) -> impl Subscriber + Send + Sync + 'static {
-    let when = |condition| When { destinations: Arc::clone(destinations), condition };
-    let text = tracing_subscriber::fmt::layer().event_format(TextLine::WithTime).with_writer(writer.clone());
-    let json = tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(writer);
+    let when = |condition| When {
+        destinations: Arc::clone(destinations),
+        condition,
+    };
+    let text = tracing_subscriber::fmt::layer()
+        .event_format(TextLine::WithTime)
+        .with_writer(writer.clone());
+    let json = tracing_subscriber::fmt::layer()
+        .json()
+        .flatten_event(true)
+        .with_writer(writer);
     let syslog = tracing_subscriber::fmt::layer()
         .event_format(TextLine::Bare)
         .with_writer(SyslogWriters(Arc::clone(destinations)));
@@ -124,12 +136,20 @@ struct Destinations {
 
 impl Destinations {
     fn new(stderr: Stderr) -> Destinations {
-        Destinations { stderr, file: Mutex::default(), format: RwLock::new(LogFormat::Text), syslog: RwLock::default() }
+        Destinations {
+            stderr,
+            file: Mutex::default(),
+            format: RwLock::new(LogFormat::Text),
+            syslog: RwLock::default(),
+        }
     }
 
     fn change(&self, general: &General) -> io::Result<()> {
         let file = general.logfile.as_deref().map(open).transpose()?;
-        let syslog = general.syslog.then(|| Syslog::open(&general.syslog_ident, general.syslog_facility)).transpose()?;
+        let syslog = general
+            .syslog
+            .then(|| Syslog::open(&general.syslog_ident, general.syslog_facility))
+            .transpose()?;
         *self.file() = file;
         *self.format.write().unwrap_or_else(PoisonError::into_inner) = general.log_format;
         *self.syslog.write().unwrap_or_else(PoisonError::into_inner) = syslog.map(Arc::new);
@@ -145,13 +165,18 @@ impl Destinations {
     }
 
     fn syslog(&self) -> Option<Arc<Syslog>> {
-        self.syslog.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.syslog
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
 fn open(path: &Path) -> io::Result<File> {
     let opened = OpenOptions::new().append(true).create(true).open(path);
-    opened.map_err(|error| io::Error::new(error.kind(), format!("logfile {}: {error}", path.display())))
+    opened.map_err(|error| {
+        io::Error::new(error.kind(), format!("logfile {}: {error}", path.display()))
+    })
 }
 
 /// The end of the writing thread: one call, one line.
@@ -187,10 +212,16 @@ const SYSLOG_SOCKET: &str = "/dev/log";
 impl Syslog {
     fn open(ident: &str, facility: SyslogFacility) -> io::Result<Syslog> {
         let socket = UnixDatagram::unbound()?;
-        let failed = |error: io::Error| io::Error::new(error.kind(), format!("syslog at {SYSLOG_SOCKET}: {error}"));
+        let failed = |error: io::Error| {
+            io::Error::new(error.kind(), format!("syslog at {SYSLOG_SOCKET}: {error}"))
+        };
         socket.connect(SYSLOG_SOCKET).map_err(failed)?;
         socket.set_nonblocking(true)?;
-        Ok(Syslog { socket, head: format!("{ident}[{}]: ", std::process::id()), facility: facility_code(facility) })
+        Ok(Syslog {
+            socket,
+            head: format!("{ident}[{}]: ", std::process::id()),
+            facility: facility_code(facility),
+        })
     }
 
     /// Drops the line when the system's log cannot take it now.
@@ -234,11 +265,17 @@ impl MakeWriter<'_> for SyslogWriters {
     type Writer = SyslogWriter;
 
     fn make_writer(&self) -> SyslogWriter {
-        SyslogWriter { syslog: self.0.syslog(), level: Level::INFO }
+        SyslogWriter {
+            syslog: self.0.syslog(),
+            level: Level::INFO,
+        }
     }
 
     fn make_writer_for(&self, event: &Metadata<'_>) -> SyslogWriter {
-        SyslogWriter { syslog: self.0.syslog(), level: *event.level() }
+        SyslogWriter {
+            syslog: self.0.syslog(),
+            level: *event.level(),
+        }
     }
 }
 
@@ -274,19 +311,38 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, context: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         if let TextLine::WithTime = self {
             let now = jiff::Zoned::now();
-            write!(out, "{} [{}] ", now.strftime("%Y-%m-%d %H:%M:%S%.3f %Z"), std::process::id())?;
+            write!(
+                out,
+                "{} [{}] ",
+                now.strftime("%Y-%m-%d %H:%M:%S%.3f %Z"),
+                std::process::id()
+            )?;
         }
         let mut text = String::new();
-        for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+        for span in context
+            .event_scope()
+            .into_iter()
+            .flat_map(|scope| scope.from_root())
+        {
             if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
                 write!(text, "{} {fields}: ", span.name())?;
             }
         }
         context.format_fields(Writer::new(&mut text), event)?;
-        writeln!(out, "{} {}", level_name(*event.metadata().level()), OneLine(&text))
+        writeln!(
+            out,
+            "{} {}",
+            level_name(*event.metadata().level()),
+            OneLine(&text)
+        )
     }
 }
 
@@ -321,12 +377,20 @@ mod tests {
 
     #[test]
     fn a_peer_cannot_forge_a_line() {
-        assert_eq!(OneLine("user \"a\n2026 LOG b\x1b[1m\" é").to_string(), "user \"a\\n2026 LOG b\\u{1b}[1m\" é");
+        assert_eq!(
+            OneLine("user \"a\n2026 LOG b\x1b[1m\" é").to_string(),
+            "user \"a\\n2026 LOG b\\u{1b}[1m\" é"
+        );
     }
 
     #[test]
     fn the_level_follows_verbose() {
-        let levels = [LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE, LevelFilter::TRACE];
+        let levels = [
+            LevelFilter::INFO,
+            LevelFilter::DEBUG,
+            LevelFilter::TRACE,
+            LevelFilter::TRACE,
+        ];
         assert_eq!([0, 1, 2, 3].map(level_filter), levels);
     }
 
@@ -335,12 +399,22 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("weir.log");
         let destinations = Arc::new(Destinations::new(Stderr::Unused));
-        let mut general = General { logfile: Some(path.clone()), ..General::default() };
+        let mut general = General {
+            logfile: Some(path.clone()),
+            ..General::default()
+        };
         destinations.change(&general).expect("the file can be made");
         general.logfile = Some(folder.path().join("missing/weir.log"));
-        let error = destinations.change(&general).expect_err("there is no such folder");
+        let error = destinations
+            .change(&general)
+            .expect_err("there is no such folder");
         assert!(error.to_string().contains("missing/weir.log"), "{error}");
-        LineWriter(destinations).write_all(b"still here\n").expect("always written");
-        assert_eq!(std::fs::read_to_string(path).expect("readable"), "still here\n");
+        LineWriter(destinations)
+            .write_all(b"still here\n")
+            .expect("always written");
+        assert_eq!(
+            std::fs::read_to_string(path).expect("readable"),
+            "still here\n"
+        );
     }
 }

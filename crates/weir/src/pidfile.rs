@@ -24,7 +24,9 @@ impl PidFile {
             writeln!(file, "{}", std::process::id())
         };
         file().with_context(|| format!("pidfile {} cannot be written", path.display()))?;
-        Ok(PidFile { path: path.to_owned() })
+        Ok(PidFile {
+            path: path.to_owned(),
+        })
     }
 }
 
@@ -41,15 +43,24 @@ pub fn refuse_if_taken(path: &Path) -> anyhow::Result<()> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).with_context(|| format!("pidfile {} cannot be read", path.display())),
+        Err(error) => {
+            return Err(error).with_context(|| format!("pidfile {} cannot be read", path.display()));
+        }
     };
     let Ok(pid) = text.trim().parse::<i32>() else {
-        bail!("pidfile {} holds no process id: remove it if it is not needed", path.display());
+        bail!(
+            "pidfile {} holds no process id: remove it if it is not needed",
+            path.display()
+        );
     };
     if is_other_and_alive(pid) {
-        bail!("pidfile {} says that process {pid} is running: stop it first", path.display());
+        bail!(
+            "pidfile {} says that process {pid} is running: stop it first",
+            path.display()
+        );
     }
-    std::fs::remove_file(path).with_context(|| format!("the stale pidfile {} cannot be removed", path.display()))
+    std::fs::remove_file(path)
+        .with_context(|| format!("the stale pidfile {} cannot be removed", path.display()))
 }
 
 fn is_other_and_alive(pid: i32) -> bool {
@@ -74,7 +85,10 @@ mod tests {
 
         std::fs::write(&path, "1\n").expect("writable");
         let error = PidFile::create(&path).expect_err("process 1 lives");
-        assert!(error.to_string().contains("process 1 is running"), "{error}");
+        assert!(
+            error.to_string().contains("process 1 is running"),
+            "{error}"
+        );
         std::fs::write(&path, "who knows").expect("writable");
         assert!(PidFile::create(&path).is_err());
         assert!(path.exists());
@@ -84,7 +98,9 @@ mod tests {
     fn a_stale_file_is_replaced() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("weir.pid");
-        let mut gone = std::process::Command::new("true").spawn().expect("true runs");
+        let mut gone = std::process::Command::new("true")
+            .spawn()
+            .expect("true runs");
         gone.wait().expect("and ends");
         std::fs::write(&path, format!("{}\n", gone.id())).expect("writable");
         let _own = PidFile::create(&path).expect("its process is gone");

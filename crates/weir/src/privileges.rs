@@ -14,14 +14,19 @@ pub fn become_user(user: Option<&str>) -> anyhow::Result<()> {
     match (Uid::effective().is_root(), user) {
         (false, None) => Ok(()),
         (false, Some(name)) if lookup(name)?.uid == Uid::effective() => Ok(()),
-        (false, Some(name)) => bail!("cannot become user \"{name}\": only root can change the user"),
-        (true, None) => bail!("Weir does not run as root: name a user with -u or the setting \"user\""),
+        (false, Some(name)) => {
+            bail!("cannot become user \"{name}\": only root can change the user")
+        }
+        (true, None) => {
+            bail!("Weir does not run as root: name a user with -u or the setting \"user\"")
+        }
         (true, Some(name)) => drop_to(&lookup(name)?),
     }
 }
 
 fn lookup(name: &str) -> anyhow::Result<User> {
-    let found = User::from_name(name).with_context(|| format!("user \"{name}\" cannot be looked up"))?;
+    let found =
+        User::from_name(name).with_context(|| format!("user \"{name}\" cannot be looked up"))?;
     found.with_context(|| format!("there is no user \"{name}\" on this machine"))
 }
 
@@ -47,17 +52,32 @@ const OWN_DESCRIPTORS: u64 = 100;
 pub fn descriptors_needed(config: &Config, users: usize) -> u64 {
     let general = &config.general;
     let servers = |database: &settings::Database| {
-        let pools = if database.forced_user.is_some() { 1 } else { users.max(1) as u64 };
+        let pools = if database.forced_user.is_some() {
+            1
+        } else {
+            users.max(1) as u64
+        };
         let size = u64::from(database.pool_size.unwrap_or(general.default_pool_size));
-        let reserve = u64::from(database.reserve_pool_size.unwrap_or(general.reserve_pool_size));
-        match u64::from(database.max_db_connections.unwrap_or(general.max_db_connections)) {
+        let reserve = u64::from(
+            database
+                .reserve_pool_size
+                .unwrap_or(general.reserve_pool_size),
+        );
+        match u64::from(
+            database
+                .max_db_connections
+                .unwrap_or(general.max_db_connections),
+        ) {
             0 => pools * (size + reserve),
             limit => limit.min(pools * (size + reserve)),
         }
     };
     let databases = config.databases.values().chain(config.fallback.as_ref());
     let servers: u64 = databases.map(|database| servers(database)).sum();
-    OWN_DESCRIPTORS + u64::from(general.max_client_conn) + u64::from(general.cancel_connections_max) + servers
+    OWN_DESCRIPTORS
+        + u64::from(general.max_client_conn)
+        + u64::from(general.cancel_connections_max)
+        + servers
 }
 
 /// The limit on file descriptors after it has been raised as far as the process may.
@@ -71,7 +91,11 @@ pub struct DescriptorLimit {
 pub fn raise_descriptor_limit(needed: u64) -> anyhow::Result<DescriptorLimit> {
     let resource = Resource::RLIMIT_NOFILE;
     let (_, hard) = getrlimit(resource).context("the limit on open files cannot be read")?;
-    let wanted = if Uid::effective().is_root() { hard.max(needed as rlim_t) } else { hard };
+    let wanted = if Uid::effective().is_root() {
+        hard.max(needed as rlim_t)
+    } else {
+        hard
+    };
     // The kernel may refuse more than its own maximum: then the old hard limit is what can be had.
     if setrlimit(resource, wanted, wanted).is_err() {
         setrlimit(resource, hard, hard).context("the limit on open files cannot be raised")?;
@@ -105,9 +129,14 @@ mod tests {
     fn every_limit_of_the_configuration_counts() {
         let text = "[pgbouncer]\nmax_client_conn = 1000\ndefault_pool_size = 20\nreserve_pool_size = 5\n\
                     [databases]\none = host=a user=u\ntwo = host=b\nthree = host=c max_db_connections=30\n* = host=d pool_size=1\n";
-        let config = Config::parse(text, Path::new("x.ini")).expect("valid").config;
+        let config = Config::parse(text, Path::new("x.ini"))
+            .expect("valid")
+            .config;
         let servers = 25 + 3 * 25 + 30 + 3 * 6;
-        assert_eq!(descriptors_needed(&config, 3), OWN_DESCRIPTORS + 1000 + 100 + servers);
+        assert_eq!(
+            descriptors_needed(&config, 3),
+            OWN_DESCRIPTORS + 1000 + 100 + servers
+        );
     }
 
     #[test]

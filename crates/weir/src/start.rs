@@ -90,9 +90,13 @@ pub fn users(general: &General) -> Result<UserList, SetupError> {
         return Ok(UserList::default());
     };
     let name = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| SetupError::Users(format!("auth_file {name}: {error}")))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| SetupError::Users(format!("auth_file {name}: {error}")))?;
     UserList::load(&text).map_err(|errors| {
-        let lines: Vec<String> = errors.iter().map(|error| format!("auth_file {name}: {error}")).collect();
+        let lines: Vec<String> = errors
+            .iter()
+            .map(|error| format!("auth_file {name}: {error}"))
+            .collect();
         SetupError::Users(lines.join("\n"))
     })
 }
@@ -146,22 +150,54 @@ fn background(options: &Options, general: &General) -> anyhow::Result<Option<Sid
     daemon::detach().map(Some)
 }
 
-fn serve(options: &Options, setup: Setup, logging: Logging, starting: Option<Starting>) -> anyhow::Result<()> {
+fn serve(
+    options: &Options,
+    setup: Setup,
+    logging: Logging,
+    starting: Option<Starting>,
+) -> anyhow::Result<()> {
     let Setup { loaded, users } = setup;
     report(&loaded);
     let general = Arc::clone(&loaded.config.general);
-    let (shared, inbox) = Shared::new(loaded.config, CancelKeys::new(rand::random()), rand::random());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no event loop")?;
+    let (shared, inbox) = Shared::new(
+        loaded.config,
+        CancelKeys::new(rand::random()),
+        rand::random(),
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("no event loop")?;
     let listeners = listener::bind(&general)?;
-    let _pidfile = general.pidfile.as_deref().map(PidFile::create).transpose()?;
-    let workers = worker::spawn(Arc::clone(&shared), worker_threads(&general)).context("the workers cannot be started")?;
-    let (control, console_clients) = Control::new(Arc::clone(&shared), Credentials::new(users), options.clone(), Some(logging));
+    let _pidfile = general
+        .pidfile
+        .as_deref()
+        .map(PidFile::create)
+        .transpose()?;
+    let workers = worker::spawn(Arc::clone(&shared), worker_threads(&general))
+        .context("the workers cannot be started")?;
+    let (control, console_clients) = Control::new(
+        Arc::clone(&shared),
+        Credentials::new(users),
+        options.clone(),
+        Some(logging),
+    );
     let outcome = tokio::task::LocalSet::new().block_on(&runtime, async {
         let signals = Signals::register().context("signals cannot be received")?;
         starting.map(Starting::running).transpose()?;
-        tracing::info!("process up: Weir {}, {} workers", env!("CARGO_PKG_VERSION"), shared.workers().len());
-        let inboxes = Inboxes { workers: inbox, console_clients, signals };
-        control::run(Arc::clone(&control), listeners, inboxes).await.context("cannot accept connections")
+        tracing::info!(
+            "process up: Weir {}, {} workers",
+            env!("CARGO_PKG_VERSION"),
+            shared.workers().len()
+        );
+        let inboxes = Inboxes {
+            workers: inbox,
+            console_clients,
+            signals,
+        };
+        control::run(Arc::clone(&control), listeners, inboxes)
+            .await
+            .context("cannot accept connections")
     });
     shared.tell_all(|| ToWorker::Stop);
     workers.join();
@@ -185,7 +221,10 @@ fn worker_threads(general: &General) -> usize {
         count => count as usize,
     };
     if wanted > pooling::cancel::WORKERS_MAX && general.worker_threads != 0 {
-        tracing::warn!("worker_threads = {wanted}: {} are used, the most there can be", pooling::cancel::WORKERS_MAX);
+        tracing::warn!(
+            "worker_threads = {wanted}: {} are used, the most there can be",
+            pooling::cancel::WORKERS_MAX
+        );
     }
     wanted.min(pooling::cancel::WORKERS_MAX)
 }

@@ -1,14 +1,13 @@
 //! What the console's commands do; signals and reload use the same functions.
 
 use super::reload::{self, Failure};
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, ask_workers};
 use super::{Control, Phase};
 use crate::shared::{Detail, Pool, Pools, Shared, ToWorker};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
-use tokio::sync::oneshot;
 use wire::SqlState;
 
 /// Whom a command is for.
@@ -44,11 +43,14 @@ impl Refusal {
         match self {
             Refusal::NoSuchDatabase(_) => SqlState::INVALID_CATALOG_NAME,
             Refusal::Console => SqlState::FEATURE_NOT_SUPPORTED,
-            Refusal::AlreadyPaused | Refusal::NotPaused | Refusal::DatabaseNotPaused(_) | Refusal::ShuttingDown => {
-                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
-            }
+            Refusal::AlreadyPaused
+            | Refusal::NotPaused
+            | Refusal::DatabaseNotPaused(_)
+            | Refusal::ShuttingDown => SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
             Refusal::NoSuchClient(_) => SqlState::CONNECTION_DOES_NOT_EXIST,
-            Refusal::Reload(Failure::Setting(settings::SettingError::Unknown { .. })) => SqlState::UNDEFINED_PARAMETER,
+            Refusal::Reload(Failure::Setting(settings::SettingError::Unknown { .. })) => {
+                SqlState::UNDEFINED_PARAMETER
+            }
             Refusal::Reload(Failure::Setting(_)) => SqlState::INVALID_PARAMETER_VALUE,
             Refusal::Reload(_) => SqlState::CONFIG_FILE_ERROR,
         }
@@ -60,11 +62,17 @@ pub async fn pause(control: &Control, target: &Target) -> Result<(), Refusal> {
     let undo = match target {
         Target::All => {
             begin_pause(control)?;
-            Undo { control, target: Some(Target::All) }
+            Undo {
+                control,
+                target: Some(Target::All),
+            }
         }
         Target::Database(name) => {
             let is_new = begin_pause_database(control, name)?;
-            Undo { control, target: is_new.then(|| target.clone()) }
+            Undo {
+                control,
+                target: is_new.then(|| target.clone()),
+            }
         }
     };
     until(&control.shared, || servers(&control.shared, target) == 0).await;
@@ -156,7 +164,9 @@ fn refresh_gates(control: &Control) {
         })
         .map(|(name, _)| name)
         .collect();
-    let changed = pools.iter().filter(|pool| moved.contains(&*pool.database_name));
+    let changed = pools
+        .iter()
+        .filter(|pool| moved.contains(&*pool.database_name));
     changed.for_each(|pool| shared.tell_all(|| ToWorker::PoolChanged(pool.id)));
 }
 
@@ -171,7 +181,9 @@ pub fn set_disabled(control: &Control, name: &str, disabled: bool) -> Result<(),
 /// RECONNECT: server connections are replaced as each becomes idle.
 pub fn reconnect(control: &Control, target: &Target) -> Result<(), Refusal> {
     let pools = targeted(control, target)?;
-    pools.iter().for_each(|pool| reload::reconnect(&control.shared, pool));
+    pools
+        .iter()
+        .for_each(|pool| reload::reconnect(&control.shared, pool));
     Ok(())
 }
 
@@ -196,16 +208,13 @@ pub async fn kill_client(control: &Control, id: u64) -> Result<(), Refusal> {
     if control.consoles.end(id) {
         return Ok(());
     }
-    let mut answers = Vec::new();
-    control.shared.tell_all(|| {
-        let (answer, receiver) = oneshot::channel();
-        answers.push(receiver);
-        ToWorker::KillClient { id, answer }
-    });
-    for answer in answers {
-        if answer.await == Ok(true) {
-            return Ok(());
-        }
+    let answers = ask_workers(&control.shared, |answer| ToWorker::KillClient {
+        id,
+        answer,
+    })
+    .await;
+    if answers.contains(&true) {
+        return Ok(());
     }
     Err(Refusal::NoSuchClient(id))
 }
@@ -220,7 +229,10 @@ pub async fn wait_close(control: &Control, target: &Target) -> Result<(), Refusa
         let snapshot = Snapshot::take(control, Detail::Connections).await;
         let concerned = |pool: &Pool| target.includes(&pool.database_name);
         let marked = snapshot.servers().filter(|server| server.close_needed);
-        if !marked.filter_map(|server| snapshot.pool(server.pool)).any(concerned) {
+        if !marked
+            .filter_map(|server| snapshot.pool(server.pool))
+            .any(concerned)
+        {
             return Ok(());
         }
         departed.await;
@@ -271,7 +283,9 @@ async fn until(shared: &Shared, condition: impl Fn() -> bool) {
 fn servers(shared: &Shared, target: &Target) -> u32 {
     let pools = read(shared);
     let ledger = shared.ledger();
-    let concerned = pools.iter().filter(|pool| target.includes(&pool.database_name));
+    let concerned = pools
+        .iter()
+        .filter(|pool| target.includes(&pool.database_name));
     concerned.map(|pool| ledger.open_in_pool(pool.id)).sum()
 }
 
@@ -299,7 +313,11 @@ fn targeted(control: &Control, target: &Target) -> Result<Vec<Arc<Pool>>, Refusa
         known(control, name)?;
     }
     let pools = read(&control.shared);
-    Ok(pools.iter().filter(|pool| target.includes(&pool.database_name)).map(Arc::clone).collect())
+    Ok(pools
+        .iter()
+        .filter(|pool| target.includes(&pool.database_name))
+        .map(Arc::clone)
+        .collect())
 }
 
 /// A database that is configured, or that was and still has a pool. Its gate exists afterwards.

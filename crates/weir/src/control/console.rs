@@ -44,7 +44,10 @@ pub struct ConsoleReport {
 
 impl Consoles {
     pub fn reports(&self) -> Vec<ConsoleReport> {
-        self.present().values().map(|entry| entry.report.clone()).collect()
+        self.present()
+            .values()
+            .map(|entry| entry.report.clone())
+            .collect()
     }
 
     /// How many commands have been run since the start.
@@ -54,7 +57,10 @@ impl Consoles {
 
     /// Ends a client's connection; false if there is none with this id.
     pub fn end(&self, id: u64) -> bool {
-        self.present().get(&id).map(|entry| entry.end.notify_one()).is_some()
+        self.present()
+            .get(&id)
+            .map(|entry| entry.end.notify_one())
+            .is_some()
     }
 
     fn enter(self: &Consoles, client: &ConsoleClient) -> Present<'_> {
@@ -68,8 +74,18 @@ impl Consoles {
             request_at: client.connected_at,
             application_name: client.application_name.clone(),
         };
-        self.present().insert(client.id, Entry { report, end: Arc::clone(&end) });
-        Present { consoles: self, id: client.id, end }
+        self.present().insert(
+            client.id,
+            Entry {
+                report,
+                end: Arc::clone(&end),
+            },
+        );
+        Present {
+            consoles: self,
+            id: client.id,
+            end,
+        }
     }
 
     fn present(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {

@@ -52,7 +52,9 @@ impl Phase {
         match self {
             Phase::Serving => "serving",
             Phase::WaitingForClients => "shutting down when all clients have left",
-            Phase::WaitingForServers => "shutting down when all server connections have been released",
+            Phase::WaitingForServers => {
+                "shutting down when all server connections have been released"
+            }
             Phase::Ended => "shutting down now",
         }
     }
@@ -122,8 +124,15 @@ pub struct Inboxes {
 
 /// Runs until the process is to end.
 pub async fn run(control: Arc<Control>, listeners: Listeners, inboxes: Inboxes) -> io::Result<()> {
-    let Inboxes { mut workers, mut console_clients, signals } = inboxes;
-    let dialler = Dialler::new(Arc::clone(&control.shared), Arc::clone(&control.credentials));
+    let Inboxes {
+        mut workers,
+        mut console_clients,
+        signals,
+    } = inboxes;
+    let dialler = Dialler::new(
+        Arc::clone(&control.shared),
+        Arc::clone(&control.credentials),
+    );
     let mut serving = listeners.serve(&control.reception)?;
     let mut phases = control.phases();
     tokio::spawn(signals.obey(Arc::clone(&control)));

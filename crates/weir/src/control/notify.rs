@@ -9,7 +9,8 @@ pub fn send(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
     };
-    let sent = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(state.as_bytes(), &address(&name)?));
+    let sent = UnixDatagram::unbound()
+        .and_then(|socket| socket.send_to_addr(state.as_bytes(), &address(&name)?));
     if let Err(error) = sent {
         tracing::warn!("the service manager cannot be told {state:?}: {error}");
     }

@@ -27,7 +27,10 @@ pub fn reload(control: &Control) -> Result<(), Failure> {
     notify::reloading();
     let outcome = try_reload(control);
     if let Err(failure) = &outcome {
-        failure.to_string().lines().for_each(|line| tracing::error!("RELOAD: {line}"));
+        failure
+            .to_string()
+            .lines()
+            .for_each(|line| tracing::error!("RELOAD: {line}"));
     }
     notify::send("READY=1");
     outcome
@@ -35,19 +38,34 @@ pub fn reload(control: &Control) -> Result<(), Failure> {
 
 fn try_reload(control: &Control) -> Result<(), Failure> {
     let running = control.shared.config.load_full();
-    let path = running.general.conffile.as_deref().unwrap_or(&control.options.config);
+    let path = running
+        .general
+        .conffile
+        .as_deref()
+        .unwrap_or(&control.options.config);
     let Setup { mut loaded, users } = Setup::reload(&running, path)?;
     control.options.override_settings(&mut loaded.config);
     apply(control, loaded.config, users)?;
     tracing::info!("RELOAD: {} is in effect", path.display());
-    loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    loaded
+        .warnings
+        .iter()
+        .for_each(|warning| tracing::warn!("{warning}"));
     if !loaded.not_yet_in_effect.is_empty() {
         tracing::warn!("not yet in effect: {}", loaded.not_yet_in_effect.join(", "));
     }
     let by_command_line = |name: &&str| *name == "user" && control.options.user.is_some();
-    let needs_restart: Vec<&str> = loaded.needs_restart.iter().copied().filter(|name| !by_command_line(name)).collect();
+    let needs_restart: Vec<&str> = loaded
+        .needs_restart
+        .iter()
+        .copied()
+        .filter(|name| !by_command_line(name))
+        .collect();
     if !needs_restart.is_empty() {
-        tracing::warn!("changed in the file, but only a restart changes it: {}", needs_restart.join(", "));
+        tracing::warn!(
+            "changed in the file, but only a restart changes it: {}",
+            needs_restart.join(", ")
+        );
     }
     Ok(())
 }
@@ -71,7 +89,10 @@ fn apply(control: &Control, config: Config, users: UserList) -> Result<(), Failu
     control.credentials.users.store(Arc::new(users));
     control.reception.forget_lookups();
     let pools: Vec<Arc<Pool>> = {
-        let pools = shared.pools.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let pools = shared
+            .pools
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         pools.iter().map(Arc::clone).collect()
     };
     pools.iter().for_each(|pool| refresh(shared, &config, pool));
@@ -94,7 +115,10 @@ fn refresh(shared: &Shared, config: &Config, pool: &Pool) {
     pool.settings.store(Arc::new(settings));
     let before = pool.database.swap(Arc::clone(&database));
     if connects_elsewhere(&before, &database) {
-        tracing::info!("database {} has changed: its server connections are replaced", pool.database_name);
+        tracing::info!(
+            "database {} has changed: its server connections are replaced",
+            pool.database_name
+        );
         pool.generation.fetch_add(1, Ordering::Relaxed);
     }
     shared.tell_all(|| ToWorker::PoolChanged(pool.id));

@@ -51,7 +51,11 @@ fn hangup(control: &Arc<Control>) {
 
 /// The second of these signals ends the process at once.
 fn end(control: &Arc<Control>, name: &str, phase: Phase) {
-    let phase = if control.phase() == Phase::Serving { phase } else { Phase::Ended };
+    let phase = if control.phase() == Phase::Serving {
+        phase
+    } else {
+        Phase::Ended
+    };
     tracing::info!("got {name}: {}", phase.announcement());
     act::shut_down(control, phase);
 }

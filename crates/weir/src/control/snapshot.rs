@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// The state of the process, as close to one moment as independent workers allow.
@@ -56,17 +57,22 @@ pub struct Paused {
 impl Snapshot {
     pub async fn take(control: &Control, detail: Detail) -> Snapshot {
         let shared = &control.shared;
-        let reports = reports(shared, detail).await;
+        let reports = ask_workers(shared, |answer| ToWorker::Report { detail, answer }).await;
         let known = shared.pools.read().unwrap_or_else(PoisonError::into_inner);
         let pools: Vec<Arc<Pool>> = known.iter().map(Arc::clone).collect();
-        let disabled = known.databases().filter(|(_, state)| state.disabled.load(Ordering::Relaxed));
+        let disabled = known
+            .databases()
+            .filter(|(_, state)| state.disabled.load(Ordering::Relaxed));
         Snapshot {
             now: shared.clock.now(),
             wall: jiff::Zoned::now(),
             config: shared.config.load_full(),
             ledger: LedgerCounts::read(shared, &pools),
             disabled: disabled.map(|(name, _)| name.into()).collect(),
-            client_counts: known.users().map(|(name, clients)| (name.into(), clients.count())).collect(),
+            client_counts: known
+                .users()
+                .map(|(name, clients)| (name.into(), clients.count()))
+                .collect(),
             clients_total: shared.clients.count(),
             logging_in: control.reception.arrivals(),
             hosts: shared.network.resolver.known(),
@@ -74,14 +80,26 @@ impl Snapshot {
             reports,
             consoles: control.consoles.reports(),
             console_commands: control.consoles.commands(),
-            paused: Paused { all: known.paused, databases: control.paused().iter().cloned().collect() },
-            users: control.credentials.users.load().names().map(str::to_owned).collect(),
+            paused: Paused {
+                all: known.paused,
+                databases: control.paused().iter().cloned().collect(),
+            },
+            users: control
+                .credentials
+                .users
+                .load()
+                .names()
+                .map(str::to_owned)
+                .collect(),
         }
     }
 
     /// Every worker's part of a pool.
     pub fn parts(&self, pool: PoolId) -> impl Iterator<Item = &PoolReport> {
-        self.reports.iter().flat_map(|report| &report.pools).filter(move |part| part.pool == pool)
+        self.reports
+            .iter()
+            .flat_map(|report| &report.pools)
+            .filter(move |part| part.pool == pool)
     }
 
     /// A pool's figure, summed over the workers.
@@ -90,7 +108,10 @@ impl Snapshot {
     }
 
     pub fn pool(&self, id: PoolId) -> Option<&Pool> {
-        self.pools.iter().find(|pool| pool.id == id).map(|pool| &**pool)
+        self.pools
+            .iter()
+            .find(|pool| pool.id == id)
+            .map(|pool| &**pool)
     }
 
     pub fn clients(&self) -> impl Iterator<Item = &ClientReport> {
@@ -114,7 +135,10 @@ impl Snapshot {
     /// The clock on the wall when the process's clock said `time`.
     pub fn wall_clock(&self, time: Time) -> String {
         let ago = jiff::SignedDuration::try_from(self.now.since(time)).unwrap_or_default();
-        self.wall.saturating_sub(ago).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
+        self.wall
+            .saturating_sub(ago)
+            .strftime("%Y-%m-%d %H:%M:%S %Z")
+            .to_string()
     }
 }
 
@@ -124,24 +148,40 @@ impl LedgerCounts {
         let mut counts = LedgerCounts::default();
         for pool in pools {
             counts.pools.insert(pool.id, ledger.open_in_pool(pool.id));
-            counts.databases.insert(pool.database_name.clone(), ledger.open_for_database(&pool.database_name));
-            counts.users.insert(pool.server_user.clone(), ledger.open_for_user(&pool.server_user));
+            counts.databases.insert(
+                pool.database_name.clone(),
+                ledger.open_for_database(&pool.database_name),
+            );
+            counts.users.insert(
+                pool.server_user.clone(),
+                ledger.open_for_user(&pool.server_user),
+            );
         }
         counts
     }
 }
 
-/// Asks all workers first, then collects. A worker that has ended reports nothing.
-async fn reports(shared: &Shared, detail: Detail) -> Vec<WorkerReport> {
-    let mut answers = Vec::new();
+/// A worker answers between two batches, in well under a millisecond; one that has ended, or hangs, must not hang the console too.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Asks all workers at once and collects their answers. A worker that does not answer is left out.
+pub async fn ask_workers<T>(
+    shared: &Shared,
+    question: impl Fn(oneshot::Sender<T>) -> ToWorker,
+) -> Vec<T> {
+    let mut receivers = Vec::new();
     shared.tell_all(|| {
         let (answer, receiver) = oneshot::channel();
-        answers.push(receiver);
-        ToWorker::Report { detail, answer }
+        receivers.push(receiver);
+        question(answer)
     });
-    let mut reports = Vec::with_capacity(answers.len());
-    for answer in answers {
-        reports.extend(answer.await.ok());
+    let deadline = tokio::time::Instant::now() + ANSWER_TIME_MAX;
+    let mut answers = Vec::with_capacity(receivers.len());
+    for receiver in receivers {
+        match tokio::time::timeout_at(deadline, receiver).await {
+            Ok(answer) => answers.extend(answer.ok()),
+            Err(_) => tracing::error!("a worker does not answer"),
+        }
     }
-    reports
+    answers
 }

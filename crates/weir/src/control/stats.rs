@@ -32,8 +32,14 @@ struct Period {
 
 impl Statistics {
     pub fn start(shared: &Shared) -> Statistics {
-        let period = Period { ended: shared.clock.now(), counters: ByDatabase::new(), averages: ByDatabase::new() };
-        Statistics { last: Mutex::new(period) }
+        let period = Period {
+            ended: shared.clock.now(),
+            counters: ByDatabase::new(),
+            averages: ByDatabase::new(),
+        };
+        Statistics {
+            last: Mutex::new(period),
+        }
     }
 
     /// The averages of the last whole period; empty during the first.
@@ -46,10 +52,16 @@ impl Statistics {
         let mut last = self.last();
         let elapsed = now.since(last.ended);
         let before = |name: &str| last.counters.get(name).copied().unwrap_or_default();
-        let averages = counters.iter().map(|(name, figures)| (name.clone(), average(figures, &before(name), elapsed)));
+        let averages = counters
+            .iter()
+            .map(|(name, figures)| (name.clone(), average(figures, &before(name), elapsed)));
         let averages = averages.collect();
         let all = average(&sum(&counters), &sum(&last.counters), elapsed);
-        *last = Period { ended: now, counters, averages };
+        *last = Period {
+            ended: now,
+            counters,
+            averages,
+        };
         all
     }
 
@@ -85,8 +97,18 @@ pub fn counters(snapshot: &Snapshot) -> ByDatabase {
         all.entry(pool.database_name.clone()).or_default().logins = logins;
     }
     let commands = snapshot.console_commands;
-    let console = Totals { transactions: commands, queries: commands, ..Totals::default() };
-    all.insert("pgbouncer".into(), Figures { totals: console, logins: 0 });
+    let console = Totals {
+        transactions: commands,
+        queries: commands,
+        ..Totals::default()
+    };
+    all.insert(
+        "pgbouncer".into(),
+        Figures {
+            totals: console,
+            logins: 0,
+        },
+    );
     all
 }
 
@@ -94,8 +116,12 @@ pub fn counters(snapshot: &Snapshot) -> ByDatabase {
 /// microseconds per second.
 fn average(now: &Figures, before: &Figures, elapsed: Duration) -> Figures {
     let micros = elapsed.as_micros().max(1);
-    let per_second = |now: u64, before: u64| (u128::from(now.saturating_sub(before)) * 1_000_000 / micros) as u64;
-    let each = |time: u64, before: u64, count: u64| time.saturating_sub(before).checked_div(count).unwrap_or(0);
+    let per_second = |now: u64, before: u64| {
+        (u128::from(now.saturating_sub(before)) * 1_000_000 / micros) as u64
+    };
+    let each = |time: u64, before: u64, count: u64| {
+        time.saturating_sub(before).checked_div(count).unwrap_or(0)
+    };
     let (n, b) = (&now.totals, &before.totals);
     Figures {
         logins: per_second(now.logins, before.logins),
@@ -105,8 +131,16 @@ fn average(now: &Figures, before: &Figures, elapsed: Duration) -> Figures {
             queries: per_second(n.queries, b.queries),
             bytes_received: per_second(n.bytes_received, b.bytes_received),
             bytes_sent: per_second(n.bytes_sent, b.bytes_sent),
-            transaction_time: each(n.transaction_time, b.transaction_time, n.transactions.saturating_sub(b.transactions)),
-            query_time: each(n.query_time, b.query_time, n.queries.saturating_sub(b.queries)),
+            transaction_time: each(
+                n.transaction_time,
+                b.transaction_time,
+                n.transactions.saturating_sub(b.transactions),
+            ),
+            query_time: each(
+                n.query_time,
+                b.query_time,
+                n.queries.saturating_sub(b.queries),
+            ),
             wait_time: per_second(n.wait_time, b.wait_time),
             client_parses: per_second(n.client_parses, b.client_parses),
             server_parses: per_second(n.server_parses, b.server_parses),
@@ -159,7 +193,15 @@ mod tests {
     use super::*;
 
     fn figures(transactions: u64, transaction_time: u64, wait_time: u64, logins: u64) -> Figures {
-        Figures { totals: Totals { transactions, transaction_time, wait_time, ..Totals::default() }, logins }
+        Figures {
+            totals: Totals {
+                transactions,
+                transaction_time,
+                wait_time,
+                ..Totals::default()
+            },
+            logins,
+        }
     }
 
     #[test]
@@ -168,16 +210,28 @@ mod tests {
         let now = figures(700, 61_000, 3_000_000, 70);
         let average = average(&now, &before, Duration::from_secs(60));
         assert_eq!((average.totals.transactions, average.logins), (10, 1));
-        assert_eq!((average.totals.transaction_time, average.totals.wait_time), (100, 50_000));
+        assert_eq!(
+            (average.totals.transaction_time, average.totals.wait_time),
+            (100, 50_000)
+        );
         assert_eq!(average.totals.query_time, 0);
     }
 
     #[test]
     fn a_period_is_compared_to_the_one_before() {
         let statistics = Statistics {
-            last: Mutex::new(Period { ended: Time(0), counters: ByDatabase::new(), averages: ByDatabase::new() }),
+            last: Mutex::new(Period {
+                ended: Time(0),
+                counters: ByDatabase::new(),
+                averages: ByDatabase::new(),
+            }),
         };
-        let at = |transactions| ByDatabase::from([("a".into(), figures(transactions, 0, 0, 0)), ("b".into(), figures(60, 0, 0, 0))]);
+        let at = |transactions| {
+            ByDatabase::from([
+                ("a".into(), figures(transactions, 0, 0, 0)),
+                ("b".into(), figures(60, 0, 0, 0)),
+            ])
+        };
         statistics.renew(Time(60_000_000), at(600));
         assert_eq!(statistics.averages()["a"].totals.transactions, 10);
         let all = statistics.renew(Time(120_000_000), at(1_800));

@@ -36,15 +36,27 @@ impl Plane {
         let setup = Setup::load(&config).unwrap_or_else(|errors| panic!("{errors}"));
         let (shared, _inbox) = Shared::new(setup.loaded.config, CancelKeys::new([1; 16]), [2; 16]);
         let workers = worker::spawn(Arc::clone(&shared), 2).expect("two threads");
-        let options = Options { config, mode: Mode::Foreground { quiet: true }, user: None, verbose: 0 };
+        let options = Options {
+            config,
+            mode: Mode::Foreground { quiet: true },
+            user: None,
+            verbose: 0,
+        };
         let (control, _) = Control::new(shared, Credentials::new(setup.users), options, None);
-        Plane { control, folder, workers: Some(workers) }
+        Plane {
+            control,
+            folder,
+            workers: Some(workers),
+        }
     }
 
     fn write_ini(folder: &tempfile::TempDir, ini: &str) -> PathBuf {
         let path = folder.path().join("weir.ini");
         let users = folder.path().join("users.txt");
-        let head = format!("[pgbouncer]\nreactor = epoll\nunix_socket_dir = /tmp\nauth_file = {}\n", users.display());
+        let head = format!(
+            "[pgbouncer]\nreactor = epoll\nunix_socket_dir = /tmp\nauth_file = {}\n",
+            users.display()
+        );
         std::fs::write(&path, head + ini).expect("writable");
         path
     }
@@ -57,7 +69,11 @@ impl Plane {
     fn pool(&self, database: &str, user: &str) -> Arc<Pool> {
         let shared = &self.control.shared;
         let database = shared.config.load().database(database).expect("configured");
-        shared.pools.write().expect("not poisoned").open(shared, &database, user)
+        shared
+            .pools
+            .write()
+            .expect("not poisoned")
+            .open(shared, &database, user)
     }
 
     fn connect(&self, id: u64, privilege: Privilege) -> Console {
@@ -103,7 +119,10 @@ struct Message {
 
 impl Console {
     async fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).await.expect("the console listens");
+        self.stream
+            .write_all(bytes)
+            .await
+            .expect("the console listens");
     }
 
     /// Runs a simple query; the answer up to ReadyForQuery.
@@ -132,19 +151,31 @@ impl Console {
         self.stream.read_exact(&mut head).await.ok()?;
         let header = Header::peek(&head).expect("well-formed").expect("whole");
         let mut body = vec![0; header.body()];
-        self.stream.read_exact(&mut body).await.expect("the whole message");
-        Some(Message { tag: header.tag, body })
+        self.stream
+            .read_exact(&mut body)
+            .await
+            .expect("the whole message");
+        Some(Message {
+            tag: header.tag,
+            body,
+        })
     }
 }
 
 /// The tags of an answer, one character for each message.
 fn tags(messages: &[Message]) -> String {
-    messages.iter().map(|message| char::from(message.tag)).collect()
+    messages
+        .iter()
+        .map(|message| char::from(message.tag))
+        .collect()
 }
 
 /// All bytes of an answer, as far as they are text.
 fn text(messages: &[Message]) -> String {
-    messages.iter().map(|message| String::from_utf8_lossy(&message.body).into_owned()).collect()
+    messages
+        .iter()
+        .map(|message| String::from_utf8_lossy(&message.body).into_owned())
+        .collect()
 }
 
 /// The values of the rows, in text.

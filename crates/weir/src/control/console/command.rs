@@ -18,7 +18,10 @@ pub enum Command {
     ShowParameter(Fake),
     /// A parameter that drivers set: ignored.
     SetParameter,
-    Set { key: String, value: String },
+    Set {
+        key: String,
+        value: String,
+    },
     Reload,
     Pause(Target),
     Resume(Target),
@@ -49,7 +52,9 @@ impl Command {
             | Command::Reconnect(target)
             | Command::Kill(target)
             | Command::WaitClose(target) => format!("{} {target}", self.tag()),
-            Command::Disable(name) | Command::Enable(name) => format!("{} database {name}", self.tag()),
+            Command::Disable(name) | Command::Enable(name) => {
+                format!("{} database {name}", self.tag())
+            }
             Command::KillClient(id) => format!("{} {id}", self.tag()),
             Command::Shutdown(phase) => format!("{}, {}", self.tag(), phase.announcement()),
             _ => self.tag(),
@@ -81,7 +86,9 @@ impl Command {
 /// What a user must be allowed to do for a command. The only place that says it.
 pub fn required(command: &Command) -> Privilege {
     match command {
-        Command::Nothing | Command::Show(_) | Command::ShowParameter(_) | Command::SetParameter => Privilege::Stats,
+        Command::Nothing | Command::Show(_) | Command::ShowParameter(_) | Command::SetParameter => {
+            Privilege::Stats
+        }
         Command::Set { .. }
         | Command::Reload
         | Command::Pause(_)
@@ -113,33 +120,64 @@ pub struct Fake {
 }
 
 const FAKES: [Fake; 6] = [
-    Fake { columns: &[("client_encoding", Kind::Text)], value: "UTF-8" },
-    Fake { columns: &[("datestyle", Kind::Text)], value: "ISO" },
-    Fake { columns: &[("default_transaction_isolation", Kind::Text)], value: "read committed" },
-    Fake { columns: &[("extra_float_digits", Kind::Text)], value: "1" },
-    Fake { columns: &[("standard_conforming_strings", Kind::Text)], value: "on" },
-    Fake { columns: &[("timezone", Kind::Text)], value: "GMT" },
+    Fake {
+        columns: &[("client_encoding", Kind::Text)],
+        value: "UTF-8",
+    },
+    Fake {
+        columns: &[("datestyle", Kind::Text)],
+        value: "ISO",
+    },
+    Fake {
+        columns: &[("default_transaction_isolation", Kind::Text)],
+        value: "read committed",
+    },
+    Fake {
+        columns: &[("extra_float_digits", Kind::Text)],
+        value: "1",
+    },
+    Fake {
+        columns: &[("standard_conforming_strings", Kind::Text)],
+        value: "on",
+    },
+    Fake {
+        columns: &[("timezone", Kind::Text)],
+        value: "GMT",
+    },
 ];
 
 fn fake(name: &str) -> Option<Fake> {
-    FAKES.into_iter().find(|fake| fake.columns.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)))
+    FAKES.into_iter().find(|fake| {
+        fake.columns
+            .iter()
+            .any(|(known, _)| known.eq_ignore_ascii_case(name))
+    })
 }
 
 /// Why a text is no command.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Malformed {
     #[error("invalid command '{text}'")]
-    Unknown { text: String, nearest: Option<&'static str> },
+    Unknown {
+        text: String,
+        nearest: Option<&'static str>,
+    },
     #[error("{command} needs the name of a database")]
     DatabaseMissing { command: &'static str },
     #[error("{command}: {problem}")]
-    Argument { command: &'static str, problem: &'static str },
+    Argument {
+        command: &'static str,
+        problem: &'static str,
+    },
 }
 
 impl Malformed {
     pub fn hint(&self) -> String {
         match self {
-            Malformed::Unknown { nearest: Some(nearest), .. } => format!("Did you mean {nearest}?"),
+            Malformed::Unknown {
+                nearest: Some(nearest),
+                ..
+            } => format!("Did you mean {nearest}?"),
             _ => "SHOW HELP lists the commands.".to_owned(),
         }
     }
@@ -167,35 +205,59 @@ pub fn parse(text: &str) -> Result<Command, Malformed> {
         ("KILL_CLIENT", [id]) => client_id(&id.text).map(Command::KillClient),
         ("SHUTDOWN", []) => Ok(Command::Shutdown(Phase::Ended)),
         ("SHUTDOWN", [how]) => shutdown(text, &how.text),
-        ("SUSPEND", []) => Err(Malformed::Argument { command: "SUSPEND", problem: "PgBouncer 1.26 removed it; use PAUSE" }),
+        ("SUSPEND", []) => Err(Malformed::Argument {
+            command: "SUSPEND",
+            problem: "PgBouncer 1.26 removed it; use PAUSE",
+        }),
         _ => Err(unknown(text)),
     }
 }
 
 fn show(text: &str, what: &str) -> Result<Command, Malformed> {
-    let known = Show::ALL.iter().find(|(name, _)| name.eq_ignore_ascii_case(what)).map(|(_, show)| Command::Show(*show));
-    known.or_else(|| fake(what).map(Command::ShowParameter)).ok_or_else(|| unknown(text))
+    let known = Show::ALL
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(what))
+        .map(|(_, show)| Command::Show(*show));
+    known
+        .or_else(|| fake(what).map(Command::ShowParameter))
+        .ok_or_else(|| unknown(text))
 }
 
 /// `SET key = value` or `SET key TO value`; the value may be quoted.
 fn set(text: &str) -> Result<Command, Malformed> {
-    let wrong = |problem| Malformed::Argument { command: "SET", problem };
-    let assignment = trimmed(text).get("SET".len()..).unwrap_or_default().trim_start();
-    let end = assignment.find(|c: char| c.is_whitespace() || c == '=').unwrap_or(assignment.len());
+    let wrong = |problem| Malformed::Argument {
+        command: "SET",
+        problem,
+    };
+    let assignment = trimmed(text)
+        .get("SET".len()..)
+        .unwrap_or_default()
+        .trim_start();
+    let end = assignment
+        .find(|c: char| c.is_whitespace() || c == '=')
+        .unwrap_or(assignment.len());
     let (key, rest) = assignment.split_at(end);
     let rest = rest.trim_start();
-    let value = rest.strip_prefix('=').or_else(|| strip_to(rest)).ok_or(wrong("write SET key = value"))?;
+    let value = rest
+        .strip_prefix('=')
+        .or_else(|| strip_to(rest))
+        .ok_or(wrong("write SET key = value"))?;
     if fake(key).is_some() {
         return Ok(Command::SetParameter);
     }
     let value = value.trim();
     let value = match value.strip_prefix('\'') {
         None => value.to_owned(),
-        Some(quoted) => unquote(quoted).ok_or(wrong("the quotes around the value are not balanced"))?,
+        Some(quoted) => {
+            unquote(quoted).ok_or(wrong("the quotes around the value are not balanced"))?
+        }
     };
     match value.chars().any(char::is_control) {
         true => Err(wrong("a value is one line of text")),
-        false => Ok(Command::Set { key: key.to_ascii_lowercase(), value }),
+        false => Ok(Command::Set {
+            key: key.to_ascii_lowercase(),
+            value,
+        }),
     }
 }
 
@@ -232,7 +294,10 @@ fn client_id(text: &str) -> Result<u64, Malformed> {
         Some(hex) => u64::from_str_radix(hex, 16),
         None => text.parse(),
     };
-    number.map_err(|_| Malformed::Argument { command: "KILL_CLIENT", problem: "give the id that SHOW CLIENTS shows" })
+    number.map_err(|_| Malformed::Argument {
+        command: "KILL_CLIENT",
+        problem: "give the id that SHOW CLIENTS shows",
+    })
 }
 
 fn shutdown(text: &str, how: &str) -> Result<Command, Malformed> {
@@ -271,7 +336,13 @@ fn words(text: &str) -> Option<Vec<Word>> {
             Some(quoted) => quoted_word(quoted)?,
             None => {
                 let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-                (Word { text: rest[..end].to_owned(), quoted: false }, &rest[end..])
+                (
+                    Word {
+                        text: rest[..end].to_owned(),
+                        quoted: false,
+                    },
+                    &rest[end..],
+                )
             }
         };
         words.push(word);
@@ -312,7 +383,11 @@ const COMMANDS: [&str; 13] = [
 
 fn unknown(text: &str) -> Malformed {
     const QUOTED_CHARS_MAX: usize = 60;
-    let text: String = trimmed(text).chars().filter(|c| !c.is_control()).take(QUOTED_CHARS_MAX).collect();
+    let text: String = trimmed(text)
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(QUOTED_CHARS_MAX)
+        .collect();
     let nearest = nearest(&text.to_ascii_uppercase());
     Malformed::Unknown { text, nearest }
 }
@@ -323,7 +398,10 @@ fn nearest(text: &str) -> Option<&'static str> {
     let similar = |command: &'static str| {
         // The first word alone counts a little less, so that a command with an argument can win.
         let whole = strsim::jaro_winkler(text, command);
-        let first_word = text.split_whitespace().next().map_or(0.0, |word| strsim::jaro_winkler(word, command));
+        let first_word = text
+            .split_whitespace()
+            .next()
+            .map_or(0.0, |word| strsim::jaro_winkler(word, command));
         (whole.max(0.95 * first_word), command)
     };
     shows
@@ -343,7 +421,10 @@ mod tests {
     }
 
     fn set_to(key: &str, value: &str) -> Command {
-        Command::Set { key: key.to_owned(), value: value.to_owned() }
+        Command::Set {
+            key: key.to_owned(),
+            value: value.to_owned(),
+        }
     }
 
     #[test]
@@ -353,15 +434,24 @@ mod tests {
             (" ; ", Command::Nothing),
             ("SHOW POOLS", Command::Show(Show::Pools)),
             ("show pools;", Command::Show(Show::Pools)),
-            ("  Show\n stats_averages ; ", Command::Show(Show::StatsAverages)),
+            (
+                "  Show\n stats_averages ; ",
+                Command::Show(Show::StatsAverages),
+            ),
             ("select version", Command::Show(Show::Version)),
             ("SHOW datestyle", Command::ShowParameter(FAKES[1])),
             ("SET DateStyle TO 'ISO'", Command::SetParameter),
             ("SET extra_float_digits = 3", Command::SetParameter),
             ("SET client_encoding='utf-8'", Command::SetParameter),
             ("SET verbose=1", set_to("verbose", "1")),
-            ("set Pool_Mode TO transaction;", set_to("pool_mode", "transaction")),
-            ("SET server_check_query = 'select ''x'';'", set_to("server_check_query", "select 'x';")),
+            (
+                "set Pool_Mode TO transaction;",
+                set_to("pool_mode", "transaction"),
+            ),
+            (
+                "SET server_check_query = 'select ''x'';'",
+                set_to("server_check_query", "select 'x';"),
+            ),
             ("SET stats_users = a, b", set_to("stats_users", "a, b")),
             ("SET auth_user =", set_to("auth_user", "")),
             ("RELOAD", Command::Reload),
@@ -377,8 +467,14 @@ mod tests {
             ("KILL_CLIENT 0x11", Command::KillClient(17)),
             ("WAIT_CLOSE", Command::WaitClose(Target::All)),
             ("SHUTDOWN", Command::Shutdown(Phase::Ended)),
-            ("SHUTDOWN wait_for_servers", Command::Shutdown(Phase::WaitingForServers)),
-            ("SHUTDOWN WAIT_FOR_CLIENTS", Command::Shutdown(Phase::WaitingForClients)),
+            (
+                "SHUTDOWN wait_for_servers",
+                Command::Shutdown(Phase::WaitingForServers),
+            ),
+            (
+                "SHUTDOWN WAIT_FOR_CLIENTS",
+                Command::Shutdown(Phase::WaitingForClients),
+            ),
         ];
         for (text, command) in table {
             assert_eq!(parse(text), Ok(command), "{text}");
@@ -396,9 +492,29 @@ mod tests {
     #[test]
     fn what_is_no_command() {
         let texts = [
-            "SHOW", "SELECT 1", "SELECT * FROM pools", "PAUSE a b", "BEGIN", "SHOW POOLS; SHOW STATS", "DISABLE", "SET", "SET x",
-            "SET x y", "SET x TOy", "SET x = 'y", "SET x = 'y'z'", "SET x = 'a\nb'", "KILL_CLIENT", "KILL_CLIENT x", "KILL_CLIENT -1",
-            "SHUTDOWN NOW", "PAUSE \"a", "RELOAD x", "SUSPEND", "é", "SETé",
+            "SHOW",
+            "SELECT 1",
+            "SELECT * FROM pools",
+            "PAUSE a b",
+            "BEGIN",
+            "SHOW POOLS; SHOW STATS",
+            "DISABLE",
+            "SET",
+            "SET x",
+            "SET x y",
+            "SET x TOy",
+            "SET x = 'y",
+            "SET x = 'y'z'",
+            "SET x = 'a\nb'",
+            "KILL_CLIENT",
+            "KILL_CLIENT x",
+            "KILL_CLIENT -1",
+            "SHUTDOWN NOW",
+            "PAUSE \"a",
+            "RELOAD x",
+            "SUSPEND",
+            "é",
+            "SETé",
         ];
         for text in texts {
             assert!(parse(text).is_err(), "{text}");
@@ -412,11 +528,16 @@ mod tests {
             ("show stat_totals", Some("SHOW STATS_TOTALS")),
             ("RELAOD", Some("RELOAD")),
             ("PUASE mydb", Some("PAUSE")),
-            ("SHUTDOWN WAIT_FOR_CLIENT", Some("SHUTDOWN WAIT_FOR_CLIENTS")),
+            (
+                "SHUTDOWN WAIT_FOR_CLIENT",
+                Some("SHUTDOWN WAIT_FOR_CLIENTS"),
+            ),
             ("INSERT INTO a VALUES (1)", None),
         ];
         for (text, expected) in table {
-            let Err(Malformed::Unknown { nearest, .. }) = parse(text) else { panic!("{text} is a command") };
+            let Err(Malformed::Unknown { nearest, .. }) = parse(text) else {
+                panic!("{text} is a command")
+            };
             assert_eq!(nearest, expected, "{text}");
         }
     }
@@ -424,15 +545,35 @@ mod tests {
     #[test]
     fn stats_users_may_look_and_nothing_else() {
         let texts = [
-            "SET verbose = 1", "RELOAD", "PAUSE", "PAUSE a", "RESUME", "DISABLE a", "ENABLE a", "RECONNECT", "KILL", "KILL a",
-            "KILL_CLIENT 1", "WAIT_CLOSE", "SHUTDOWN", "SHUTDOWN WAIT_FOR_CLIENTS", "SHUTDOWN WAIT_FOR_SERVERS",
+            "SET verbose = 1",
+            "RELOAD",
+            "PAUSE",
+            "PAUSE a",
+            "RESUME",
+            "DISABLE a",
+            "ENABLE a",
+            "RECONNECT",
+            "KILL",
+            "KILL a",
+            "KILL_CLIENT 1",
+            "WAIT_CLOSE",
+            "SHUTDOWN",
+            "SHUTDOWN WAIT_FOR_CLIENTS",
+            "SHUTDOWN WAIT_FOR_SERVERS",
         ];
         for text in texts {
             let command = parse(text).expect("a command");
-            assert!(!allowed(Privilege::Stats, &command) && allowed(Privilege::Admin, &command), "{text}");
+            assert!(
+                !allowed(Privilege::Stats, &command) && allowed(Privilege::Admin, &command),
+                "{text}"
+            );
         }
         let shows = Show::ALL.iter().map(|(_, show)| Command::Show(*show));
-        for command in shows.chain([Command::Nothing, Command::SetParameter, Command::ShowParameter(FAKES[0])]) {
+        for command in shows.chain([
+            Command::Nothing,
+            Command::SetParameter,
+            Command::ShowParameter(FAKES[0]),
+        ]) {
             assert!(allowed(Privilege::Stats, &command), "{command:?}");
         }
     }

@@ -40,13 +40,20 @@ pub async fn serve(control: Arc<Control>, client: ConsoleClient) {
     let reason = match outcome {
         Ok(End::Left) => "client close request".to_owned(),
         Ok(End::Killed) => {
-            session.say_goodbye(SqlState::ADMIN_SHUTDOWN, "the connection was ended by an administrator").await;
+            session
+                .say_goodbye(
+                    SqlState::ADMIN_SHUTDOWN,
+                    "the connection was ended by an administrator",
+                )
+                .await;
             "ended by KILL_CLIENT".to_owned()
         }
         Err(Broken::Io(error)) => error.to_string(),
         Err(broken) => {
             let reason = broken.to_string();
-            session.say_goodbye(SqlState::PROTOCOL_VIOLATION, &reason).await;
+            session
+                .say_goodbye(SqlState::PROTOCOL_VIOLATION, &reason)
+                .await;
             reason
         }
     };
@@ -112,31 +119,50 @@ struct Complaint {
 
 impl From<command::Malformed> for Complaint {
     fn from(malformed: command::Malformed) -> Complaint {
-        Complaint { sqlstate: SqlState::SYNTAX_ERROR, message: malformed.to_string(), hint: Some(malformed.hint()) }
+        Complaint {
+            sqlstate: SqlState::SYNTAX_ERROR,
+            message: malformed.to_string(),
+            hint: Some(malformed.hint()),
+        }
     }
 }
 
 impl From<Refusal> for Complaint {
     fn from(refusal: Refusal) -> Complaint {
-        Complaint { sqlstate: refusal.sqlstate(), message: refusal.to_string(), hint: None }
+        Complaint {
+            sqlstate: refusal.sqlstate(),
+            message: refusal.to_string(),
+            hint: None,
+        }
     }
 }
 
 impl Complaint {
     fn new(sqlstate: SqlState, message: impl Into<String>) -> Complaint {
-        Complaint { sqlstate, message: message.into(), hint: None }
+        Complaint {
+            sqlstate,
+            message: message.into(),
+            hint: None,
+        }
     }
 }
 
 /// What a command answers before its CommandComplete.
 enum Answer {
     Nothing,
-    Notice { message: &'static str, detail: Option<&'static str> },
+    Notice {
+        message: &'static str,
+        detail: Option<&'static str>,
+    },
     Rows(Table),
 }
 
 impl<'a> Session<'a> {
-    fn new(control: &'a Arc<Control>, present: &'a Present<'a>, client: ConsoleClient) -> Session<'a> {
+    fn new(
+        control: &'a Arc<Control>,
+        present: &'a Present<'a>,
+        client: ConsoleClient,
+    ) -> Session<'a> {
         Session {
             control,
             present,
@@ -201,7 +227,10 @@ impl<'a> Session<'a> {
                 self.close(&frontend::Close::parse(body)?);
                 Ok(())
             }
-            tag::FUNCTION_CALL => Err(Complaint::new(SqlState::FEATURE_NOT_SUPPORTED, "the console has no functions")),
+            tag::FUNCTION_CALL => Err(Complaint::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "the console has no functions",
+            )),
             // Left over from a COPY that the client gave up: the manual has a server ignore them.
             tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => Ok(()),
             other => return Err(Broken::Unexpected(char::from(other))),
@@ -264,10 +293,16 @@ impl<'a> Session<'a> {
         let is_new = !self.statements.contains_key(parse.name);
         if !is_new && !parse.name.is_empty() {
             let name = String::from_utf8_lossy(parse.name);
-            return Err(Complaint::new(SqlState::DUPLICATE_PREPARED_STATEMENT, format!("prepared statement \"{name}\" already exists")));
+            return Err(Complaint::new(
+                SqlState::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            ));
         }
         if is_new && self.statements.len() >= KEPT_MAX {
-            return Err(Complaint::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "too many prepared statements for the console"));
+            return Err(Complaint::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                "too many prepared statements for the console",
+            ));
         }
         self.statements.insert(parse.name.to_vec(), command);
         write::parse_complete(&mut self.output);
@@ -282,12 +317,26 @@ impl<'a> Session<'a> {
         Ok(self.open_portal(bind, formats))
     }
 
-    fn open_portal(&mut self, bind: &frontend::Bind<'_>, formats: Formats) -> Result<(), Complaint> {
+    fn open_portal(
+        &mut self,
+        bind: &frontend::Bind<'_>,
+        formats: Formats,
+    ) -> Result<(), Complaint> {
         let command = self.statement(bind.statement)?.clone();
         if !self.portals.contains_key(bind.portal) && self.portals.len() >= KEPT_MAX {
-            return Err(Complaint::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "too many portals for the console"));
+            return Err(Complaint::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                "too many portals for the console",
+            ));
         }
-        self.portals.insert(bind.portal.to_vec(), Portal { command, formats, rest: None });
+        self.portals.insert(
+            bind.portal.to_vec(),
+            Portal {
+                command,
+                formats,
+                rest: None,
+            },
+        );
         write::bind_complete(&mut self.output);
         Ok(())
     }
@@ -311,7 +360,10 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    async fn execute(&mut self, execute: &frontend::Execute<'_>) -> Result<Result<(), Complaint>, Broken> {
+    async fn execute(
+        &mut self,
+        execute: &frontend::Execute<'_>,
+    ) -> Result<Result<(), Complaint>, Broken> {
         let Some(mut portal) = self.portals.remove(execute.portal) else {
             return Ok(Err(no_portal(execute.portal)));
         };
@@ -332,7 +384,10 @@ impl<'a> Session<'a> {
             },
         };
         let columns = portal.command.columns().unwrap_or(&[]);
-        let limit = usize::try_from(execute.max_rows).ok().filter(|rows| *rows > 0).unwrap_or(usize::MAX);
+        let limit = usize::try_from(execute.max_rows)
+            .ok()
+            .filter(|rows| *rows > 0)
+            .unwrap_or(usize::MAX);
         for row in rows.by_ref().take(limit) {
             table::data_row(&mut self.output, columns, &row, &portal.formats);
             self.send_when_large().await?;
@@ -359,7 +414,10 @@ impl<'a> Session<'a> {
     fn statement(&self, name: &[u8]) -> Result<&Command, Complaint> {
         self.statements.get(name).ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
-            Complaint::new(SqlState::INVALID_SQL_STATEMENT_NAME, format!("prepared statement \"{name}\" does not exist"))
+            Complaint::new(
+                SqlState::INVALID_SQL_STATEMENT_NAME,
+                format!("prepared statement \"{name}\" does not exist"),
+            )
         })
     }
 
@@ -371,7 +429,10 @@ impl<'a> Session<'a> {
     async fn carry_out(&mut self, command: &Command) -> Result<Result<Answer, Complaint>, Broken> {
         if !command::allowed(self.privilege, command) {
             let message = "this command needs a user of admin_users";
-            return Ok(Err(Complaint::new(SqlState::INSUFFICIENT_PRIVILEGE, message)));
+            return Ok(Err(Complaint::new(
+                SqlState::INSUFFICIENT_PRIVILEGE,
+                message,
+            )));
         }
         self.present.begin_command(&self.control.shared);
         if command::required(command) == Privilege::Admin {
@@ -406,7 +467,10 @@ impl<'a> Session<'a> {
 
     /// The connection ends in any case: whether the client hears why is its own affair, and it is not waited for.
     async fn say_goodbye(&mut self, sqlstate: SqlState, message: &str) {
-        write::error_response(&mut self.output, &Report::new(Severity::Fatal, sqlstate, message));
+        write::error_response(
+            &mut self.output,
+            &Report::new(Severity::Fatal, sqlstate, message),
+        );
         let _ = tokio::time::timeout(GOODBYE_TIME, self.send()).await;
     }
 
@@ -426,24 +490,37 @@ impl<'a> Session<'a> {
 
 fn understand(text: &[u8]) -> Result<Command, Complaint> {
     let text = std::str::from_utf8(text);
-    let text = text.map_err(|_| Complaint::new(SqlState::SYNTAX_ERROR, "the command is not UTF-8 text"))?;
+    let text =
+        text.map_err(|_| Complaint::new(SqlState::SYNTAX_ERROR, "the command is not UTF-8 text"))?;
     Ok(command::parse(text)?)
 }
 
 /// Bind's parameters, of which there may be none, and its result formats (manual: "Bind").
 fn result_formats(rest: &[u8]) -> Result<Result<Formats, Complaint>, WireError> {
-    let mut words = rest.chunks_exact(2).map(|word| i16::from_be_bytes([word[0], word[1]]));
+    let mut words = rest
+        .chunks_exact(2)
+        .map(|word| i16::from_be_bytes([word[0], word[1]]));
     let mut next = || words.next().ok_or(WireError::Truncated);
     let parameter_formats = next()?;
     for _ in 0..parameter_formats.max(0) {
         next()?;
     }
     if next()? != 0 {
-        return Ok(Err(Complaint::new(SqlState::PROTOCOL_VIOLATION, "the console's commands have no parameters")));
+        return Ok(Err(Complaint::new(
+            SqlState::PROTOCOL_VIOLATION,
+            "the console's commands have no parameters",
+        )));
     }
     let count = next()?;
-    let format = |code| Format::from_i16(code).ok_or(Complaint::new(SqlState::PROTOCOL_VIOLATION, "unknown result format"));
-    let codes = (0..count.max(0)).map(|_| next()).collect::<Result<Vec<i16>, WireError>>()?;
+    let format = |code| {
+        Format::from_i16(code).ok_or(Complaint::new(
+            SqlState::PROTOCOL_VIOLATION,
+            "unknown result format",
+        ))
+    };
+    let codes = (0..count.max(0))
+        .map(|_| next())
+        .collect::<Result<Vec<i16>, WireError>>()?;
     let formats: Result<Vec<Format>, Complaint> = codes.into_iter().map(format).collect();
     Ok(formats.map(|formats| match formats[..] {
         [] => Formats::TEXT,
@@ -454,7 +531,10 @@ fn result_formats(rest: &[u8]) -> Result<Result<Formats, Complaint>, WireError> 
 
 fn no_portal(name: &[u8]) -> Complaint {
     let name = String::from_utf8_lossy(name);
-    Complaint::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
+    Complaint::new(
+        SqlState::INVALID_CURSOR_NAME,
+        format!("portal \"{name}\" does not exist"),
+    )
 }
 
 /// A NUL would end the text on the wire.
@@ -477,15 +557,30 @@ async fn leaving(socket: &mut Box<dyn ConsoleSocket>, input: &mut Vec<u8>) -> io
 async fn run(control: &Arc<Control>, command: &Command) -> Result<Answer, Refusal> {
     match command {
         Command::Nothing => {}
-        Command::Show(Show::Help) => return Ok(Answer::Notice { message: "Console usage", detail: Some(HELP) }),
+        Command::Show(Show::Help) => {
+            return Ok(Answer::Notice {
+                message: "Console usage",
+                detail: Some(HELP),
+            });
+        }
         Command::Show(show) => {
             let snapshot = Snapshot::take(control, show.detail()).await;
-            return Ok(Answer::Rows(show.table(&snapshot, &control.statistics.averages())));
+            return Ok(Answer::Rows(
+                show.table(&snapshot, &control.statistics.averages()),
+            ));
         }
         Command::ShowParameter(fake) => {
-            return Ok(Answer::Rows(Table { columns: fake.columns, rows: vec![table::row![fake.value]] }));
+            return Ok(Answer::Rows(Table {
+                columns: fake.columns,
+                rows: vec![table::row![fake.value]],
+            }));
         }
-        Command::SetParameter => return Ok(Answer::Notice { message: "SET ignored", detail: None }),
+        Command::SetParameter => {
+            return Ok(Answer::Notice {
+                message: "SET ignored",
+                detail: None,
+            });
+        }
         Command::Set { key, value } => reload::set(control, key, value).map_err(Refusal::from)?,
         Command::Reload => reload::reload(control).map_err(Refusal::from)?,
         Command::Pause(target) => act::pause(control, target).await?,

@@ -81,14 +81,19 @@ impl Show {
     /// How much the workers have to tell for it.
     pub fn detail(self) -> Detail {
         match self {
-            Show::Clients | Show::Servers | Show::Sockets | Show::ActiveSockets => Detail::Connections,
+            Show::Clients | Show::Servers | Show::Sockets | Show::ActiveSockets => {
+                Detail::Connections
+            }
             _ => Detail::Totals,
         }
     }
 
     pub fn table(self, snapshot: &Snapshot, averages: &ByDatabase) -> Table {
         let columns = self.columns().unwrap_or(&[]);
-        Table { columns, rows: self.rows(snapshot, averages) }
+        Table {
+            columns,
+            rows: self.rows(snapshot, averages),
+        }
     }
 
     fn rows(self, snapshot: &Snapshot, averages: &ByDatabase) -> Vec<Row> {

@@ -110,7 +110,11 @@ pub fn describe(out: &mut Vec<u8>, columns: Columns, formats: &Formats) {
 /// DataRow.
 pub fn data_row(out: &mut Vec<u8>, columns: Columns, row: &Row, formats: &Formats) {
     debug_assert_eq!(columns.len(), row.len());
-    let encoded = row.iter().zip(columns).enumerate().map(|(index, (value, (_, kind)))| kind.encode(value, formats.of(index)));
+    let encoded = row
+        .iter()
+        .zip(columns)
+        .enumerate()
+        .map(|(index, (value, (_, kind)))| kind.encode(value, formats.of(index)));
     let values: Vec<Option<Vec<u8>>> = encoded.collect();
     write::data_row(out, values.iter().map(Option::as_deref));
 }
@@ -146,8 +150,14 @@ impl Kind {
     fn binary(self, number: u64) -> Vec<u8> {
         match self {
             Kind::Text => number.to_string().into_bytes(),
-            Kind::Int => i32::try_from(number).unwrap_or(i32::MAX).to_be_bytes().into(),
-            Kind::BigInt => i64::try_from(number).unwrap_or(i64::MAX).to_be_bytes().into(),
+            Kind::Int => i32::try_from(number)
+                .unwrap_or(i32::MAX)
+                .to_be_bytes()
+                .into(),
+            Kind::BigInt => i64::try_from(number)
+                .unwrap_or(i64::MAX)
+                .to_be_bytes()
+                .into(),
             Kind::Numeric => numeric(number),
         }
     }
@@ -167,7 +177,10 @@ fn numeric(mut number: u64) -> Vec<u8> {
     }
     let count = digits.len() as u16;
     let head = [count, count.saturating_sub(1), 0, 0];
-    head.iter().chain(&digits).flat_map(|word| word.to_be_bytes()).collect()
+    head.iter()
+        .chain(&digits)
+        .flat_map(|word| word.to_be_bytes())
+        .collect()
 }
 
 #[cfg(test)]
@@ -179,15 +192,29 @@ mod tests {
         assert_eq!(Kind::Int.binary(7), [0, 0, 0, 7]);
         assert_eq!(Kind::BigInt.binary(7), [0, 0, 0, 0, 0, 0, 0, 7]);
         assert_eq!(Kind::Numeric.binary(0), [0; 8]);
-        assert_eq!(Kind::Numeric.binary(10_000), [0, 2, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0]);
-        assert_eq!(Kind::Numeric.binary(123_456), [0, 2, 0, 1, 0, 0, 0, 0, 0, 12, 0x0d, 0x80]);
+        assert_eq!(
+            Kind::Numeric.binary(10_000),
+            [0, 2, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0]
+        );
+        assert_eq!(
+            Kind::Numeric.binary(123_456),
+            [0, 2, 0, 1, 0, 0, 0, 0, 0, 12, 0x0d, 0x80]
+        );
     }
 
     #[test]
     fn a_row_becomes_one_message() {
         const COLUMNS: Columns = &[("a", Kind::Text), ("b", Kind::Int), ("c", Kind::Text)];
         let mut out = Vec::new();
-        data_row(&mut out, COLUMNS, &row!["x\0y", 12u32, None::<u32>], &Formats::TEXT);
-        assert_eq!(out, b"D\0\0\0\x15\0\x03\0\0\0\x01x\0\0\0\x0212\xff\xff\xff\xff");
+        data_row(
+            &mut out,
+            COLUMNS,
+            &row!["x\0y", 12u32, None::<u32>],
+            &Formats::TEXT,
+        );
+        assert_eq!(
+            out,
+            b"D\0\0\0\x15\0\x03\0\0\0\x01x\0\0\0\x0212\xff\xff\xff\xff"
+        );
     }
 }

@@ -52,7 +52,10 @@ fn short(show: Show) -> (&'static str, &'static str) {
         ),
         Show::Version => ("version", "t"),
         Show::Peers => ("peer_id host port pool_size", "itii"),
-        Show::PeerPools => ("peer_id cl_active_cancel_req cl_waiting_cancel_req sv_active_cancel sv_login", "iiiii"),
+        Show::PeerPools => (
+            "peer_id cl_active_cancel_req cl_waiting_cancel_req sv_active_cancel sv_login",
+            "iiiii",
+        ),
         Show::Lists => ("list items", "ti"),
         Show::Mem => ("name size used free memtotal", "tiiii"),
         Show::State => ("key value", "tt"),
@@ -69,7 +72,12 @@ fn short(show: Show) -> (&'static str, &'static str) {
             "tnnnnnnnnnnnn",
         ),
         Show::Totals => ("name value", "tn"),
-        Show::Help | Show::Clients | Show::Servers | Show::Sockets | Show::ActiveSockets | Show::Stats => ("", ""),
+        Show::Help
+        | Show::Clients
+        | Show::Servers
+        | Show::Sockets
+        | Show::ActiveSockets
+        | Show::Stats => ("", ""),
     }
 }
 
@@ -87,7 +95,13 @@ fn columns_are_pgbouncers() {
     for (name, show) in Show::ALL {
         let found = show.columns().map(|columns| {
             let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
-            (names.join(" "), columns.iter().map(|(_, kind)| letter(*kind)).collect::<String>())
+            (
+                names.join(" "),
+                columns
+                    .iter()
+                    .map(|(_, kind)| letter(*kind))
+                    .collect::<String>(),
+            )
         });
         assert_eq!(found, expected(*show), "SHOW {name}");
     }

@@ -48,7 +48,11 @@ async fn every_show_answers_and_none_shows_a_secret() {
     for (name, show) in Show::ALL {
         let answer = console.query(&format!("SHOW {name}")).await;
         let tags = tags(&answer);
-        assert!(tags.starts_with(if show.columns().is_some() { 'T' } else { 'N' }) && tags.ends_with("CZ"), "{name}: {tags}");
+        assert!(
+            tags.starts_with(if show.columns().is_some() { 'T' } else { 'N' })
+                && tags.ends_with("CZ"),
+            "{name}: {tags}"
+        );
         assert!(!text(&answer).contains("hush"), "{name} shows a secret");
         for row in rows(&answer) {
             assert_eq!(Some(row.len()), show.columns().map(<[_]>::len), "{name}");
@@ -60,22 +64,48 @@ async fn every_show_answers_and_none_shows_a_secret() {
 async fn rows_say_what_is() {
     let plane = Plane::start(INI);
     let pool = plane.pool("two", "bob");
-    let slot = plane.control.shared.try_slot(pool.id).unwrap_or_else(|limit| panic!("{limit:?}"));
+    let slot = plane
+        .control
+        .shared
+        .try_slot(pool.id)
+        .unwrap_or_else(|limit| panic!("{limit:?}"));
     let mut console = plane.connect(77, Privilege::Admin);
     let pools = rows(&console.query("SHOW POOLS").await);
     assert_eq!(pools[0][..2], ["two", "bob"]);
-    assert_eq!((pools[0][12].as_str(), pools[0][15].as_str()), ("1", "session"));
+    assert_eq!(
+        (pools[0][12].as_str(), pools[0][15].as_str()),
+        ("1", "session")
+    );
     assert_eq!(pools[1][..3], ["pgbouncer", "pgbouncer", "1"]);
     drop(slot);
     let databases = rows(&console.query("SHOW DATABASES").await);
-    assert_eq!(databases[0][..6], ["one", "127.0.0.1", "5433", "one", "", "20"]);
-    assert_eq!(databases[2][..6], ["two", "/tmp", "5432", "two", "bob", "3"]);
+    assert_eq!(
+        databases[0][..6],
+        ["one", "127.0.0.1", "5433", "one", "", "20"]
+    );
+    assert_eq!(
+        databases[2][..6],
+        ["two", "/tmp", "5432", "two", "bob", "3"]
+    );
     let clients = rows(&console.query("SHOW CLIENTS").await);
-    assert_eq!((clients[0][1].as_str(), clients[0][14].as_str(), clients[0][20].as_str()), ("boss", "0x4d", "77"));
+    assert_eq!(
+        (
+            clients[0][1].as_str(),
+            clients[0][14].as_str(),
+            clients[0][20].as_str()
+        ),
+        ("boss", "0x4d", "77")
+    );
     let users = rows(&console.query("SHOW USERS").await);
     assert_eq!(users[0][..4], ["alice", "7", "", "session"]);
     let config = rows(&console.query("SHOW CONFIG").await);
-    assert!(config.contains(&["listen_port", "6543", "6432", "no"].map(str::to_owned).to_vec()));
+    assert!(
+        config.contains(
+            &["listen_port", "6543", "6432", "no"]
+                .map(str::to_owned)
+                .to_vec()
+        )
+    );
 }
 
 #[tokio::test]
@@ -144,14 +174,18 @@ async fn results_in_binary() {
     console.send(&out).await;
     let answer = console.answer().await;
     assert_eq!(tags(&answer), "12TDsZ");
-    assert_eq!(answer[3].body, b"\0\x02\0\0\0\x09databases\0\0\0\x04\0\0\0\x03");
+    assert_eq!(
+        answer[3].body,
+        b"\0\x02\0\0\0\x09databases\0\0\0\x04\0\0\0\x03"
+    );
 }
 
 #[tokio::test]
 async fn mistakes_in_the_extended_protocol() {
     let plane = Plane::start(INI);
     let mut console = plane.connect(1, Privilege::Admin);
-    let cases: [(&str, fn(&mut Vec<u8>)); 5] = [
+    type Send = fn(&mut Vec<u8>);
+    let cases: [(&str, Send); 5] = [
         ("26000", |out| write::bind(out, b"", b"missing", &[0; 6])),
         ("34000", |out| write::execute(out, b"missing", 0)),
         ("08P01", |out| {
@@ -162,7 +196,11 @@ async fn mistakes_in_the_extended_protocol() {
             write::parse(out, b"twice", b"SHOW VERSION", &[0, 0]);
             write::parse(out, b"twice", b"SHOW VERSION", &[0, 0]);
         }),
-        ("54000", |out| (0..100).for_each(|n| write::parse(out, format!("s{n}").as_bytes(), b"SHOW VERSION", &[0, 0]))),
+        ("54000", |out| {
+            (0..100).for_each(|n| {
+                write::parse(out, format!("s{n}").as_bytes(), b"SHOW VERSION", &[0, 0])
+            })
+        }),
     ];
     for (sqlstate, send) in cases {
         let mut out = Vec::new();
@@ -170,18 +208,31 @@ async fn mistakes_in_the_extended_protocol() {
         write::sync(&mut out);
         console.send(&out).await;
         let answer = console.answer().await;
-        assert!(tags(&answer).ends_with("EZ") && text(&answer).contains(sqlstate), "{sqlstate}: {}", text(&answer));
+        assert!(
+            tags(&answer).ends_with("EZ") && text(&answer).contains(sqlstate),
+            "{sqlstate}: {}",
+            text(&answer)
+        );
     }
 }
 
 #[tokio::test]
 async fn what_no_client_sends_ends_the_connection() {
     let plane = Plane::start(INI);
-    let cases: [&[u8]; 4] = [b"Q\x7f\xff\xff\xff", b"Q\0\0\0\x02", b"?\0\0\0\x04", b"Q\0\0\0\x05x"];
+    let cases: [&[u8]; 4] = [
+        b"Q\x7f\xff\xff\xff",
+        b"Q\0\0\0\x02",
+        b"?\0\0\0\x04",
+        b"Q\0\0\0\x05x",
+    ];
     for (id, bytes) in (1..).zip(cases) {
         let mut console = plane.connect(id, Privilege::Admin);
         console.send(bytes).await;
         let answer = console.answer().await;
-        assert!(tags(&answer) == "E" && text(&answer).contains("FATAL"), "{bytes:?}: {}", text(&answer));
+        assert!(
+            tags(&answer) == "E" && text(&answer).contains("FATAL"),
+            "{bytes:?}: {}",
+            text(&answer)
+        );
     }
 }

@@ -17,7 +17,11 @@ async fn ok(console: &mut Console, command: &str) {
 async fn pause_waits_for_the_last_server_connection() {
     let plane = Plane::start(INI);
     let (one, two) = (plane.pool("one", "alice"), plane.pool("two", "alice"));
-    let slot = plane.control.shared.try_slot(one.id).unwrap_or_else(|limit| panic!("{limit:?}"));
+    let slot = plane
+        .control
+        .shared
+        .try_slot(one.id)
+        .unwrap_or_else(|limit| panic!("{limit:?}"));
     let mut console = plane.connect(1, Privilege::Admin);
     ok(&mut console, "PAUSE two").await;
     assert!(two.is_paused() && !one.is_paused());
@@ -39,7 +43,11 @@ async fn pause_waits_for_the_last_server_connection() {
 async fn a_pause_whose_client_leaves_is_undone() {
     let plane = Plane::start(INI);
     let pool = plane.pool("one", "alice");
-    let _slot = plane.control.shared.try_slot(pool.id).unwrap_or_else(|limit| panic!("{limit:?}"));
+    let _slot = plane
+        .control
+        .shared
+        .try_slot(pool.id)
+        .unwrap_or_else(|limit| panic!("{limit:?}"));
     let mut console = plane.connect(1, Privilege::Admin);
     let mut out = Vec::new();
     write::query(&mut out, b"PAUSE");
@@ -52,7 +60,10 @@ async fn a_pause_whose_client_leaves_is_undone() {
     while pool.is_paused() {
         other.query("SHOW STATE").await;
     }
-    assert_eq!(rows(&other.query("SHOW STATE").await), [["active", "yes"], ["paused", "no"]]);
+    assert_eq!(
+        rows(&other.query("SHOW STATE").await),
+        [["active", "yes"], ["paused", "no"]]
+    );
 }
 
 #[tokio::test]
@@ -76,7 +87,10 @@ async fn kill_leaves_the_database_paused() {
     ok(&mut console, "KILL one").await;
     assert!(one.is_paused() && !two.is_paused());
     let databases = rows(&console.query("SHOW DATABASES").await);
-    assert_eq!((databases[0][0].as_str(), databases[0][15].as_str()), ("one", "1"));
+    assert_eq!(
+        (databases[0][0].as_str(), databases[0][15].as_str()),
+        ("one", "1")
+    );
     ok(&mut console, "RESUME one").await;
     assert!(!one.is_paused());
 }
@@ -105,7 +119,11 @@ async fn kill_client_ends_a_console_too() {
     let mut console = plane.connect(8, Privilege::Admin);
     ok(&mut console, "KILL_CLIENT 7").await;
     let farewell = victim.answer().await;
-    assert!(tags(&farewell) == "E" && text(&farewell).contains("57P01"), "{}", text(&farewell));
+    assert!(
+        tags(&farewell) == "E" && text(&farewell).contains("57P01"),
+        "{}",
+        text(&farewell)
+    );
     while rows(&console.query("SHOW CLIENTS").await).len() > 1 {}
     assert!(text(&console.query("KILL_CLIENT 7").await).contains("no such client"));
 }
@@ -114,14 +132,21 @@ async fn kill_client_ends_a_console_too() {
 async fn shutdown_waits_as_it_was_told() {
     let plane = Plane::start(INI);
     let pool = plane.pool("one", "alice");
-    let slot = plane.control.shared.try_slot(pool.id).unwrap_or_else(|limit| panic!("{limit:?}"));
+    let slot = plane
+        .control
+        .shared
+        .try_slot(pool.id)
+        .unwrap_or_else(|limit| panic!("{limit:?}"));
     let mut phases = plane.control.phases();
     let mut console = plane.connect(1, Privilege::Admin);
     ok(&mut console, "SHUTDOWN WAIT_FOR_SERVERS").await;
     assert_eq!(plane.control.phase(), Phase::WaitingForServers);
     assert!(text(&console.query("RESUME").await).contains("shutting down"));
     drop(slot);
-    phases.wait_for(|phase| *phase == Phase::Ended).await.expect("the control plane lives");
+    phases
+        .wait_for(|phase| *phase == Phase::Ended)
+        .await
+        .expect("the control plane lives");
 }
 
 #[tokio::test]
@@ -130,5 +155,8 @@ async fn shutdown_without_clients_ends_at_once() {
     let mut phases = plane.control.phases();
     let mut console = plane.connect(1, Privilege::Admin);
     ok(&mut console, "SHUTDOWN WAIT_FOR_CLIENTS").await;
-    phases.wait_for(|phase| *phase == Phase::Ended).await.expect("the control plane lives");
+    phases
+        .wait_for(|phase| *phase == Phase::Ended)
+        .await
+        .expect("the control plane lives");
 }

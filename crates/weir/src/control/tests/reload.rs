@@ -12,20 +12,41 @@ async fn a_faulty_file_changes_nothing() {
     let plane = Plane::start(INI);
     let pool = plane.pool("one", "alice");
     let shared = &plane.control.shared;
-    let (config, users) = (shared.config.load_full(), plane.control.credentials.users.load_full());
-    plane.rewrite("default_pool_size = 5\npool_mode = sometimes\n[databases]\none = host=127.0.0.2\n");
+    let (config, users) = (
+        shared.config.load_full(),
+        plane.control.credentials.users.load_full(),
+    );
+    plane.rewrite(
+        "default_pool_size = 5\npool_mode = sometimes\n[databases]\none = host=127.0.0.2\n",
+    );
     let failure = reload(&plane.control).expect_err("there is no such mode");
-    assert!(failure.to_string().contains("weir.ini:6: pool_mode"), "{failure}");
+    assert!(
+        failure.to_string().contains("weir.ini:6: pool_mode"),
+        "{failure}"
+    );
 
     plane.rewrite("default_pool_size = 5\n[databases]\none = host=127.0.0.2\n");
-    std::fs::write(plane.folder.path().join("users.txt"), "\"alice\" \"unfinished").expect("writable");
+    std::fs::write(
+        plane.folder.path().join("users.txt"),
+        "\"alice\" \"unfinished",
+    )
+    .expect("writable");
     let failure = reload(&plane.control).expect_err("the user list is broken");
     assert!(failure.to_string().contains("line 1"), "{failure}");
     assert!(!failure.to_string().contains("unfinished"), "{failure}");
 
     assert!(Arc::ptr_eq(&config, &shared.config.load_full()));
-    assert!(Arc::ptr_eq(&users, &plane.control.credentials.users.load_full()));
-    assert_eq!((pool.settings.load().pool_size, pool.generation.load(Ordering::Relaxed)), (2, 0));
+    assert!(Arc::ptr_eq(
+        &users,
+        &plane.control.credentials.users.load_full()
+    ));
+    assert_eq!(
+        (
+            pool.settings.load().pool_size,
+            pool.generation.load(Ordering::Relaxed)
+        ),
+        (2, 0)
+    );
 }
 
 #[tokio::test]
@@ -41,9 +62,17 @@ async fn a_valid_file_counts_at_once_and_everywhere() {
     assert!(shared.try_slot(one.id).is_ok(), "the new limit holds");
     assert_eq!(one.database.load().port(), 5434);
     let generations = [&one, &two].map(|pool| pool.generation.load(Ordering::Relaxed));
-    assert_eq!(generations, [1, 0], "only what connects elsewhere is replaced");
+    assert_eq!(
+        generations,
+        [1, 0],
+        "only what connects elsewhere is replaced"
+    );
     let general = Arc::clone(&shared.config.load().general);
-    assert_eq!((general.default_pool_size, general.listen_port), (3, 6543), "a port changes by a restart only");
+    assert_eq!(
+        (general.default_pool_size, general.listen_port),
+        (3, 6543),
+        "a port changes by a restart only"
+    );
     let users = plane.control.credentials.users.load();
     assert!(users.lookup("carol").is_some() && users.lookup("alice").is_none());
 }
@@ -57,7 +86,10 @@ async fn a_database_that_is_gone_serves_the_clients_it_has() {
     assert!(plane.control.shared.config.load().database("two").is_none());
     for pool in [one, two] {
         assert_eq!(pool.generation.load(Ordering::Relaxed), 1);
-        assert!(pool.database.load().forced_user.is_none(), "its log-in does not change under it");
+        assert!(
+            pool.database.load().forced_user.is_none(),
+            "its log-in does not change under it"
+        );
     }
 }
 
@@ -67,8 +99,19 @@ async fn set_changes_one_setting_until_the_next_reload() {
     let shared = &plane.control.shared;
     let pool = plane.pool("one", "alice");
     set(&plane.control, "default_pool_size", "9").expect("it can be changed");
-    assert_eq!((shared.config.load().general.default_pool_size, pool.settings.load().pool_size), (9, 9));
-    for (key, value) in [("default_pool_size", "many"), ("listen_port", "1"), ("nothing", "1"), ("auth_file", "/nowhere")] {
+    assert_eq!(
+        (
+            shared.config.load().general.default_pool_size,
+            pool.settings.load().pool_size
+        ),
+        (9, 9)
+    );
+    for (key, value) in [
+        ("default_pool_size", "many"),
+        ("listen_port", "1"),
+        ("nothing", "1"),
+        ("auth_file", "/nowhere"),
+    ] {
         assert!(set(&plane.control, key, value).is_err(), "{key}");
     }
     assert_eq!(shared.config.load().general.default_pool_size, 9);

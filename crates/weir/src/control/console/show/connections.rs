@@ -65,30 +65,64 @@ pub const SOCKETS: Columns = &[
 ];
 
 pub fn clients(snapshot: &Snapshot) -> Vec<Row> {
-    let clients = snapshot.clients().map(|client| of_client(client, snapshot).row(snapshot));
-    let consoles = snapshot.consoles.iter().map(|console| of_console(console).row(snapshot));
+    let clients = snapshot
+        .clients()
+        .map(|client| of_client(client, snapshot).row(snapshot));
+    let consoles = snapshot
+        .consoles
+        .iter()
+        .map(|console| of_console(console).row(snapshot));
     clients.chain(consoles).collect()
 }
 
 pub fn servers(snapshot: &Snapshot) -> Vec<Row> {
-    snapshot.servers().map(|server| of_server(server, snapshot).row(snapshot)).collect()
+    snapshot
+        .servers()
+        .map(|server| of_server(server, snapshot).row(snapshot))
+        .collect()
 }
 
 pub fn sockets(snapshot: &Snapshot) -> Vec<Row> {
-    let clients = snapshot.clients().map(|client| (of_client(client, snapshot), client.buffered));
-    let consoles = snapshot.consoles.iter().map(|console| (of_console(console), 0));
-    let servers = snapshot.servers().map(|server| (of_server(server, snapshot), server.buffered));
-    clients.chain(consoles).chain(servers).map(|(connection, buffered)| connection.socket_row(snapshot, buffered)).collect()
+    let clients = snapshot
+        .clients()
+        .map(|client| (of_client(client, snapshot), client.buffered));
+    let consoles = snapshot
+        .consoles
+        .iter()
+        .map(|console| (of_console(console), 0));
+    let servers = snapshot
+        .servers()
+        .map(|server| (of_server(server, snapshot), server.buffered));
+    clients
+        .chain(consoles)
+        .chain(servers)
+        .map(|(connection, buffered)| connection.socket_row(snapshot, buffered))
+        .collect()
 }
 
 /// Those at work: neither an idle client nor an idle server connection.
 pub fn active_sockets(snapshot: &Snapshot) -> Vec<Row> {
     let at_work = |client: &&ClientReport| client.state != ClientState::Idle;
-    let clients = snapshot.clients().filter(at_work).map(|client| (of_client(client, snapshot), client.buffered));
-    let consoles = snapshot.consoles.iter().map(|console| (of_console(console), 0));
-    let at_work = |server: &&ServerReport| server.state != ServerState::Idle && server.state != ServerState::Used;
-    let servers = snapshot.servers().filter(at_work).map(|server| (of_server(server, snapshot), server.buffered));
-    clients.chain(consoles).chain(servers).map(|(connection, buffered)| connection.socket_row(snapshot, buffered)).collect()
+    let clients = snapshot
+        .clients()
+        .filter(at_work)
+        .map(|client| (of_client(client, snapshot), client.buffered));
+    let consoles = snapshot
+        .consoles
+        .iter()
+        .map(|console| (of_console(console), 0));
+    let at_work = |server: &&ServerReport| {
+        server.state != ServerState::Idle && server.state != ServerState::Used
+    };
+    let servers = snapshot
+        .servers()
+        .filter(at_work)
+        .map(|server| (of_server(server, snapshot), server.buffered));
+    clients
+        .chain(consoles)
+        .chain(servers)
+        .map(|(connection, buffered)| connection.socket_row(snapshot, buffered))
+        .collect()
 }
 
 /// What clients and servers have in common.
@@ -194,7 +228,10 @@ impl Connection<'_> {
     fn row(&self, snapshot: &Snapshot) -> Row {
         let (peer, peer_port) = endpoint(self.peer);
         let (local, local_port) = endpoint(self.local);
-        let waited = self.waiting_since.map(|since| snapshot.now.since(since)).unwrap_or_default();
+        let waited = self
+            .waiting_since
+            .map(|since| snapshot.now.since(since))
+            .unwrap_or_default();
         row![
             self.kind,
             self.user,

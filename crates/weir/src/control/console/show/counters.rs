@@ -89,7 +89,9 @@ fn in_order(figures: &Figures) -> [u64; 12] {
 
 fn line(name: &str, figures: impl IntoIterator<Item = Figures>) -> Row {
     let mut row = row![name];
-    figures.into_iter().for_each(|figures| row.extend(in_order(&figures).map(Into::into)));
+    figures
+        .into_iter()
+        .for_each(|figures| row.extend(in_order(&figures).map(Into::into)));
     row
 }
 
@@ -99,15 +101,24 @@ fn average_of(averages: &ByDatabase, name: &str) -> Figures {
 
 pub fn stats(snapshot: &Snapshot, averages: &ByDatabase) -> Vec<Row> {
     let counters = stats::counters(snapshot);
-    counters.iter().map(|(name, total)| line(name, [*total, average_of(averages, name)])).collect()
+    counters
+        .iter()
+        .map(|(name, total)| line(name, [*total, average_of(averages, name)]))
+        .collect()
 }
 
 pub fn stats_totals(snapshot: &Snapshot) -> Vec<Row> {
-    stats::counters(snapshot).iter().map(|(name, total)| line(name, [*total])).collect()
+    stats::counters(snapshot)
+        .iter()
+        .map(|(name, total)| line(name, [*total]))
+        .collect()
 }
 
 pub fn stats_averages(snapshot: &Snapshot, averages: &ByDatabase) -> Vec<Row> {
-    stats::counters(snapshot).keys().map(|name| line(name, [average_of(averages, name)])).collect()
+    stats::counters(snapshot)
+        .keys()
+        .map(|name| line(name, [average_of(averages, name)]))
+        .collect()
 }
 
 pub const TOTALS: Columns = &[("name", Text), ("value", Numeric)];
@@ -135,7 +146,9 @@ pub fn totals(snapshot: &Snapshot, averages: &ByDatabase) -> Vec<Row> {
     };
     let total = stats::sum(&stats::counters(snapshot));
     // Times are averages for each transaction or query: over all databases they are not a sum, and PgBouncer sums them all the same.
-    rows("total", total).chain(rows("avg", stats::sum(averages))).collect()
+    rows("total", total)
+        .chain(rows("avg", stats::sum(averages)))
+        .collect()
 }
 
 pub const LISTS: Columns = &[("list", Text), ("items", Int)];
@@ -162,21 +175,50 @@ pub fn lists(snapshot: &Snapshot) -> Vec<Row> {
     ]
 }
 
-pub const MEM: Columns = &[("name", Text), ("size", Int), ("used", Int), ("free", Int), ("memtotal", Int)];
+pub const MEM: Columns = &[
+    ("name", Text),
+    ("size", Int),
+    ("used", Int),
+    ("free", Int),
+    ("memtotal", Int),
+];
 
 /// Each kind of thing: the bytes of one, how many there are, and the bytes of all. Weir leaves free memory to the allocator.
 pub fn memory(snapshot: &Snapshot) -> Vec<Row> {
-    let row = |name: &'static str, size: usize, used: usize| row![name, size, used, 0u32, size * used];
-    let buffers: usize = snapshot.reports.iter().map(|report| report.buffer_bytes).sum();
+    let row =
+        |name: &'static str, size: usize, used: usize| row![name, size, used, 0u32, size * used];
+    let buffers: usize = snapshot
+        .reports
+        .iter()
+        .map(|report| report.buffer_bytes)
+        .sum();
     let parts = || snapshot.reports.iter().flat_map(|report| &report.pools);
     let statements: usize = parts().map(|part| part.statements).sum();
     let statement_bytes: usize = parts().map(|part| part.statement_bytes).sum();
-    let databases: BTreeSet<&str> = snapshot.pools.iter().map(|pool| &*pool.database_name).collect();
+    let databases: BTreeSet<&str> = snapshot
+        .pools
+        .iter()
+        .map(|pool| &*pool.database_name)
+        .collect();
     vec![
-        row("user_cache", size_of::<settings::User>(), snapshot.users.len()),
-        row("db_cache", size_of::<settings::Database>(), databases.len().max(snapshot.config.databases.len())),
+        row(
+            "user_cache",
+            size_of::<settings::User>(),
+            snapshot.users.len(),
+        ),
+        row(
+            "db_cache",
+            size_of::<settings::Database>(),
+            databases.len().max(snapshot.config.databases.len()),
+        ),
         row("pool_cache", size_of::<Pool>(), snapshot.pools.len()),
         row("iobuf_cache", buffers, usize::from(buffers > 0)),
-        row!["prepared_statement_cache", statement_bytes.checked_div(statements).unwrap_or(0), statements, 0u32, statement_bytes],
+        row![
+            "prepared_statement_cache",
+            statement_bytes.checked_div(statements).unwrap_or(0),
+            statements,
+            0u32,
+            statement_bytes
+        ],
     ]
 }

@@ -6,7 +6,12 @@ use super::Snapshot;
 use settings::{Changeable, Database};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub const CONFIG: Columns = &[("key", Text), ("value", Text), ("default", Text), ("changeable", Text)];
+pub const CONFIG: Columns = &[
+    ("key", Text),
+    ("value", Text),
+    ("default", Text),
+    ("changeable", Text),
+];
 
 pub fn config(snapshot: &Snapshot) -> Vec<Row> {
     let changeable = |when| match when {
@@ -14,7 +19,15 @@ pub fn config(snapshot: &Snapshot) -> Vec<Row> {
         Changeable::Boot => "no",
     };
     let rows = snapshot.config.show().into_iter();
-    rows.map(|setting| row![setting.key, setting.value, setting.default, changeable(setting.changeable)]).collect()
+    rows.map(|setting| {
+        row![
+            setting.key,
+            setting.value,
+            setting.default,
+            changeable(setting.changeable)
+        ]
+    })
+    .collect()
 }
 
 pub const DATABASES: Columns = &[
@@ -41,7 +54,10 @@ pub const DATABASES: Columns = &[
 pub fn databases(snapshot: &Snapshot) -> Vec<Row> {
     let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
     for pool in &snapshot.pools {
-        rows.insert(&pool.database_name, database(snapshot, &pool.database.load()));
+        rows.insert(
+            &pool.database_name,
+            database(snapshot, &pool.database.load()),
+        );
     }
     for (name, definition) in &snapshot.config.databases {
         rows.insert(name, database(snapshot, definition));
@@ -53,7 +69,11 @@ pub fn databases(snapshot: &Snapshot) -> Vec<Row> {
 fn database(snapshot: &Snapshot, database: &Database) -> Row {
     let general = &snapshot.config.general;
     let name = database.name.as_str();
-    let state = snapshot.pools.iter().find(|pool| &*pool.database_name == name).map(|pool| &pool.state);
+    let state = snapshot
+        .pools
+        .iter()
+        .find(|pool| &*pool.database_name == name)
+        .map(|pool| &pool.state);
     row![
         name,
         database.host_text(),
@@ -62,13 +82,22 @@ fn database(snapshot: &Snapshot, database: &Database) -> Row {
         database.forced_user.as_deref(),
         database.pool_size.unwrap_or(general.default_pool_size),
         database.min_pool_size.unwrap_or(general.min_pool_size),
-        database.reserve_pool_size.unwrap_or(general.reserve_pool_size),
-        database.server_lifetime.unwrap_or(general.server_lifetime).as_secs(),
+        database
+            .reserve_pool_size
+            .unwrap_or(general.reserve_pool_size),
+        database
+            .server_lifetime
+            .unwrap_or(general.server_lifetime)
+            .as_secs(),
         database.pool_mode.map(settings::PoolMode::word),
         load_balance_hosts(database),
-        database.max_db_connections.unwrap_or(general.max_db_connections),
+        database
+            .max_db_connections
+            .unwrap_or(general.max_db_connections),
         snapshot.ledger.databases.get(name).copied().unwrap_or(0),
-        database.max_db_client_connections.unwrap_or(general.max_db_client_connections),
+        database
+            .max_db_client_connections
+            .unwrap_or(general.max_db_client_connections),
         state.map_or(0, |state| state.clients.count()),
         snapshot.paused.databases.contains(name),
         snapshot.disabled.contains(name),
@@ -83,7 +112,25 @@ pub fn load_balance_hosts(database: &Database) -> Option<&'static str> {
 fn console(snapshot: &Snapshot) -> Row {
     let port = u32::from(snapshot.config.general.listen_port);
     let clients = snapshot.consoles.len();
-    row!["pgbouncer", None::<&str>, port, "pgbouncer", "pgbouncer", 2u32, 0u32, 0u32, 0u32, "statement", None::<&str>, 0u32, 0u32, 0u32, clients, 0u32, 0u32]
+    row![
+        "pgbouncer",
+        None::<&str>,
+        port,
+        "pgbouncer",
+        "pgbouncer",
+        2u32,
+        0u32,
+        0u32,
+        0u32,
+        "statement",
+        None::<&str>,
+        0u32,
+        0u32,
+        0u32,
+        clients,
+        0u32,
+        0u32
+    ]
 }
 
 pub const USERS: Columns = &[
@@ -114,10 +161,13 @@ fn user(snapshot: &Snapshot, name: &str) -> Row {
         name,
         size(own.and_then(|own| own.pool_size)),
         size(own.and_then(|own| own.reserve_pool_size)),
-        own.and_then(|own| own.pool_mode).map(settings::PoolMode::word),
-        own.and_then(|own| own.max_user_connections).unwrap_or(general.max_user_connections),
+        own.and_then(|own| own.pool_mode)
+            .map(settings::PoolMode::word),
+        own.and_then(|own| own.max_user_connections)
+            .unwrap_or(general.max_user_connections),
         snapshot.ledger.users.get(name).copied().unwrap_or(0),
-        own.and_then(|own| own.max_user_client_connections).unwrap_or(general.max_user_client_connections),
+        own.and_then(|own| own.max_user_client_connections)
+            .unwrap_or(general.max_user_client_connections),
         snapshot.client_counts.get(name).copied().unwrap_or(0),
     ]
 }
@@ -126,15 +176,33 @@ pub const VERSION: Columns = &[("version", Text)];
 
 /// The name and version whose console this is come first: programs look for them.
 pub fn version() -> Vec<Row> {
-    vec![row![concat!("PgBouncer 1.26.0 (Weir ", env!("CARGO_PKG_VERSION"), ")")]]
+    vec![row![concat!(
+        "PgBouncer 1.26.0 (Weir ",
+        env!("CARGO_PKG_VERSION"),
+        ")"
+    )]]
 }
 
-pub const PEERS: Columns = &[("peer_id", Int), ("host", Text), ("port", Int), ("pool_size", Int)];
+pub const PEERS: Columns = &[
+    ("peer_id", Int),
+    ("host", Text),
+    ("port", Int),
+    ("pool_size", Int),
+];
 
 pub fn peers(snapshot: &Snapshot) -> Vec<Row> {
     let default = snapshot.config.general.default_pool_size;
     let peers = snapshot.config.peers.iter();
-    peers.map(|(id, peer)| row![u32::from(*id), peer.host.as_str(), u32::from(peer.port), peer.pool_size.unwrap_or(default)]).collect()
+    peers
+        .map(|(id, peer)| {
+            row![
+                u32::from(*id),
+                peer.host.as_str(),
+                u32::from(peer.port),
+                peer.pool_size.unwrap_or(default)
+            ]
+        })
+        .collect()
 }
 
 pub const STATE: Columns = &[("key", Text), ("value", Text)];
@@ -150,8 +218,18 @@ pub const DNS_HOSTS: Columns = &[("hostname", Text), ("ttl", BigInt), ("addrs", 
 /// The time left is not told: an answer is used for `dns_max_ttl`.
 pub fn dns_hosts(snapshot: &Snapshot) -> Vec<Row> {
     let ttl = snapshot.config.general.dns_max_ttl.as_secs();
-    let addresses = |found: &[std::net::IpAddr]| found.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    snapshot.hosts.iter().map(|(name, found)| row![name.as_str(), ttl, addresses(found)]).collect()
+    let addresses = |found: &[std::net::IpAddr]| {
+        found
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    snapshot
+        .hosts
+        .iter()
+        .map(|(name, found)| row![name.as_str(), ttl, addresses(found)])
+        .collect()
 }
 
 pub const DNS_ZONES: Columns = &[("zonename", Text), ("serial", BigInt), ("count", Int)];

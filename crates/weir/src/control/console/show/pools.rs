@@ -29,7 +29,10 @@ pub const POOLS: Columns = &[
 pub fn pools(snapshot: &Snapshot) -> Vec<Row> {
     let mut pools: Vec<&Pool> = snapshot.pools.iter().map(|pool| &**pool).collect();
     pools.sort_by_key(|pool| (&pool.database_name, &pool.user));
-    let mut rows: Vec<Row> = pools.into_iter().map(|pool| one_pool(snapshot, pool)).collect();
+    let mut rows: Vec<Row> = pools
+        .into_iter()
+        .map(|pool| one_pool(snapshot, pool))
+        .collect();
     rows.push(console(snapshot));
     rows
 }
@@ -37,8 +40,13 @@ pub fn pools(snapshot: &Snapshot) -> Vec<Row> {
 /// PgBouncer counts idle clients as active, in every pool mode.
 fn one_pool(snapshot: &Snapshot, pool: &Pool) -> Row {
     let sum = |figure: fn(&crate::report::PoolReport) -> u32| snapshot.sum(pool.id, figure);
-    let oldest = snapshot.parts(pool.id).filter_map(|part| part.oldest_waiter).min();
-    let waited = oldest.map(|since| snapshot.now.since(since)).unwrap_or_default();
+    let oldest = snapshot
+        .parts(pool.id)
+        .filter_map(|part| part.oldest_waiter)
+        .min();
+    let waited = oldest
+        .map(|since| snapshot.now.since(since))
+        .unwrap_or_default();
     row![
         &*pool.database_name,
         &*pool.user,
@@ -65,7 +73,11 @@ fn one_pool(snapshot: &Snapshot, pool: &Pool) -> Row {
 fn logging_in(snapshot: &Snapshot, pool: &Pool) -> u32 {
     let taken = snapshot.ledger.pools.get(&pool.id).copied().unwrap_or(0);
     let held = snapshot.sum(pool.id, |part| {
-        part.servers_active + part.servers_idle + part.servers_used + part.servers_tested + part.servers_being_canceled
+        part.servers_active
+            + part.servers_idle
+            + part.servers_used
+            + part.servers_tested
+            + part.servers_being_canceled
     });
     taken.saturating_sub(held)
 }
@@ -87,5 +99,10 @@ pub const PEER_POOLS: Columns = &[
 ];
 
 pub fn peer_pools(snapshot: &Snapshot) -> Vec<Row> {
-    snapshot.config.peers.keys().map(|id| row![u32::from(*id), 0u32, 0u32, 0u32, 0u32]).collect()
+    snapshot
+        .config
+        .peers
+        .keys()
+        .map(|id| row![u32::from(*id), 0u32, 0u32, 0u32, 0u32])
+        .collect()
 }
