@@ -12,6 +12,9 @@ pub mod ledger;
 
 pub mod cancel;
 
+#[doc(hidden)]
+pub mod fuzz;
+
 pub use cancel::{CancelKeys, CancelSecret};
 pub use conversation::Conversation;
 pub use ledger::Ledger;

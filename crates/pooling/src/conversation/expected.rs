@@ -77,8 +77,15 @@ pub(super) enum ParsedFor {
 }
 
 impl ParsedFor {
-    /// The name that the client gave.
-    pub fn name(&self) -> Option<&[u8]> {
+    fn given_name(&self) -> Option<&[u8]> {
+        match self {
+            ParsedFor::ClientNamed(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The name that the client spoke of.
+    pub fn meant(&self) -> Option<&[u8]> {
         match self {
             ParsedFor::ClientNamed(name) | ParsedFor::Duplicate(name) => Some(name),
             _ => None,
@@ -125,11 +132,11 @@ impl Expected {
     }
 
     /// The client's name that it gives to a statement.
-    pub fn gives_name(&self, name: &[u8]) -> bool {
+    pub fn given_name(&self) -> Option<&[u8]> {
         match self {
-            Expected::Parse(parsed) => matches!(&parsed.parsed_for, ParsedFor::ClientNamed(given) if **given == *name),
-            Expected::SyntheticParse(named) => *named.name == *name,
-            _ => false,
+            Expected::Parse(parsed) => parsed.parsed_for.given_name(),
+            Expected::SyntheticParse(named) => Some(&named.name),
+            _ => None,
         }
     }
 

@@ -95,8 +95,8 @@ impl Conversation {
     pub(super) fn copy_end(&mut self) {
         match self.copy_in {
             CopyIn::Running => self.copy_in = CopyIn::Ended,
-            CopyIn::No if !self.expected.is_empty() => self.expect(Expected::CopyEnd),
-            CopyIn::No | CopyIn::Ended => {}
+            _ if self.expected.is_empty() => {}
+            CopyIn::No | CopyIn::Ended => self.expect(Expected::CopyEnd), // of a COPY that the server has not come to yet
         }
     }
 

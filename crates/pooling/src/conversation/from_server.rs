@@ -3,6 +3,7 @@
 use super::expected::{Expected, Own, Parsed, ParsedFor};
 use super::{Aside, Conversation, CopyIn, Event, Flow, Passage, Prepared, Series, Trust, UnnamedIs, Violation};
 use crate::statements::{ClientStatements, Forgotten, Statement, place_of_server_name, restore_names};
+use std::collections::HashSet;
 use std::sync::Arc;
 use wire::Header;
 use wire::backend::{CommandComplete, ErrorFields, ReadyForQuery, TransactionStatus, tag};
@@ -129,9 +130,6 @@ impl Conversation {
         self.drop_copy_ends();
         self.status = status;
         self.copy_in = CopyIn::No;
-        if status == TransactionStatus::Idle {
-            self.deallocating_portal = None;
-        }
         self.segment_answered();
         Ok(Reply::PASS.with(Event::Ready))
     }
@@ -152,6 +150,9 @@ impl Conversation {
         if self.expected.is_empty() {
             self.progress.answered = self.progress.sent;
             self.series = Series::Closed;
+            if self.status == TransactionStatus::Idle {
+                self.deallocating_portal = None; // portals end with their transaction
+            }
         }
     }
 
@@ -192,14 +193,12 @@ impl Conversation {
             let touches = |expected: &Expected| matches!(expected, Expected::Parse(_) | Expected::CloseShared(_));
             if self.expected.iter().any(touches) { statements.doubt_all() } else { statements.clear() }
         }
-        let foreseen = match self.expected.front_mut() {
-            Some(Expected::Query(forgotten) | Expected::Execute(forgotten)) => forgotten.take().is_some(),
-            _ => false,
-        };
-        if let Some(client) = client
-            && !foreseen
-        {
-            client.retain_named(|name| self.expected.iter().any(|expected| expected.gives_name(name)));
+        if let Some(Expected::Query(forgotten) | Expected::Execute(forgotten)) = self.expected.front_mut() {
+            *forgotten = None;
+        }
+        if let Some(client) = client {
+            let given_since: HashSet<&[u8]> = self.expected.iter().filter_map(Expected::given_name).collect();
+            client.retain_named(|name| given_since.contains(name));
         }
     }
 
@@ -319,7 +318,7 @@ impl Conversation {
     /// An error in an extended conversation makes the server skip everything up to the next Sync.
     fn error(&mut self, mut client: Option<&mut ClientStatements>, header: Header, body: &[u8], aside: &mut Aside) -> Reply {
         let meant = match self.expected.front() {
-            Some(Expected::Parse(parsed)) => parsed.parsed_for.name(),
+            Some(Expected::Parse(parsed)) => parsed.parsed_for.meant(),
             _ => None,
         };
         let renamed = restore_names(body, meant, client.as_deref(), &mut aside.to_client);
