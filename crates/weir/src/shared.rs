@@ -49,7 +49,9 @@ pub struct Clock {
 
 impl Clock {
     pub fn start() -> Clock {
-        Clock { start: Instant::now() }
+        Clock {
+            start: Instant::now(),
+        }
     }
 
     pub fn now(&self) -> Time {
@@ -58,7 +60,11 @@ impl Clock {
 }
 
 impl Shared {
-    pub fn new(config: Config, keys: CancelKeys, statement_key: [u8; 16]) -> (Arc<Shared>, mpsc::UnboundedReceiver<ToControl>) {
+    pub fn new(
+        config: Config,
+        keys: CancelKeys,
+        statement_key: [u8; 16],
+    ) -> (Arc<Shared>, mpsc::UnboundedReceiver<ToControl>) {
         let (control, inbox) = mpsc::unbounded_channel();
         let shared = Shared {
             clock: Clock::start(),
@@ -111,12 +117,18 @@ impl Shared {
         let mut ledger = self.ledger();
         let answer = ledger.request(wish, self.clock.now());
         self.wishes.store(ledger.wishes() as u32, Ordering::Relaxed);
-        answer.map(|()| Slot { shared: Arc::clone(self), pool: wish.pool })
+        answer.map(|()| Slot {
+            shared: Arc::clone(self),
+            pool: wish.pool,
+        })
     }
 
     /// A place for a connection that nobody waits for (min_pool_size, auth_query, the first greeting).
     pub fn try_slot(self: &Arc<Self>, pool: PoolId) -> Result<Slot, pooling::ledger::Limit> {
-        self.ledger().try_open(pool).map(|()| Slot { shared: Arc::clone(self), pool })
+        self.ledger().try_open(pool).map(|()| Slot {
+            shared: Arc::clone(self),
+            pool,
+        })
     }
 
     pub fn withdraw_wish(&self, pool: PoolId, worker: usize) {
@@ -127,13 +139,19 @@ impl Shared {
 
     /// Meets wishes that new limits have made possible.
     pub fn grant_wishes(self: &Arc<Self>) {
-        while let Some(wish) = { let now = self.clock.now(); self.ledger().grant(now) } {
+        while let Some(wish) = {
+            let now = self.clock.now();
+            self.ledger().grant(now)
+        } {
             self.hand_out(wish);
         }
     }
 
     fn hand_out(self: &Arc<Self>, wish: Wish) {
-        let slot = Slot { shared: Arc::clone(self), pool: wish.pool };
+        let slot = Slot {
+            shared: Arc::clone(self),
+            pool: wish.pool,
+        };
         self.tell(wish.worker, ToWorker::Granted(slot));
     }
 }
@@ -156,7 +174,9 @@ impl Drop for Slot {
         let granted = {
             let mut ledger = self.shared.ledger();
             let granted = ledger.release(self.pool, self.shared.clock.now());
-            self.shared.wishes.store(ledger.wishes() as u32, Ordering::Relaxed);
+            self.shared
+                .wishes
+                .store(ledger.wishes() as u32, Ordering::Relaxed);
             granted
         };
         if let Some(wish) = granted {
@@ -196,13 +216,20 @@ impl Pools {
 
     /// Every user that has had a client, and how many there are.
     pub fn users(&self) -> impl Iterator<Item = (&str, &Arc<ClientCounter>)> {
-        self.user_clients.iter().map(|(name, clients)| (&**name, clients))
+        self.user_clients
+            .iter()
+            .map(|(name, clients)| (&**name, clients))
     }
 
     /// The state of a database that clients may name, made at its first use.
     pub fn database_state(&mut self, name: &str) -> Arc<DatabaseState> {
         let paused = self.paused;
-        let made = || Arc::new(DatabaseState { paused: AtomicBool::new(paused), ..DatabaseState::default() });
+        let made = || {
+            Arc::new(DatabaseState {
+                paused: AtomicBool::new(paused),
+                ..DatabaseState::default()
+            })
+        };
         Arc::clone(self.databases.entry(name.into()).or_insert_with(made))
     }
 
@@ -218,7 +245,9 @@ impl Pools {
         let config = shared.config.load();
         let settings = config.pool_settings(database, user);
         let server_user = database.forced_user.as_deref().unwrap_or(user);
-        let id = shared.ledger().add_pool(&database.name, server_user, limits(&settings));
+        let id = shared
+            .ledger()
+            .add_pool(&database.name, server_user, limits(&settings));
         let workers = shared.workers().len().max(1);
         let pool = Arc::new(Pool {
             id,
@@ -238,7 +267,10 @@ impl Pools {
             pass_through: ArcSwapOption::empty(),
             dialled: Notify::new(),
         });
-        self.by_name.insert((database.name.as_str().into(), user.into()), Arc::clone(&pool));
+        self.by_name.insert(
+            (database.name.as_str().into(), user.into()),
+            Arc::clone(&pool),
+        );
         self.by_id.push(Arc::clone(&pool));
         pool
     }
@@ -321,7 +353,9 @@ impl ClientCounter {
     /// Counts one more unless that would exceed the limit (0: none).
     pub fn try_add(&self, limit: u32) -> bool {
         let room = |count: u32| (limit == 0 || count < limit).then_some(count + 1);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok()
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
+            .is_ok()
     }
 
     pub fn subtract(&self) {
@@ -373,7 +407,11 @@ impl ClientPermit {
             return Err(ClientLimit::User);
         }
         pool.clients.try_add(0);
-        Ok(ClientPermit { pool: Arc::clone(pool), user, shared: Arc::clone(shared) })
+        Ok(ClientPermit {
+            pool: Arc::clone(pool),
+            user,
+            shared: Arc::clone(shared),
+        })
     }
 
     pub fn pool(&self) -> &Arc<Pool> {
@@ -445,20 +483,38 @@ pub enum ToWorker {
     /// Answers one `ToControl::Dial`.
     Server(Box<NewServer>),
     /// Answers one `ToControl::Dial`; the slot has been given back.
-    DialFailed { pool: PoolId, error: Arc<DialError> },
+    DialFailed {
+        pool: PoolId,
+        error: Arc<DialError>,
+    },
     /// A wish has been met: dial with it, or drop it.
     Granted(Slot),
     /// Worker `to` has a client waiting: give it an idle server connection of this pool.
-    Steal { pool: PoolId, to: usize },
+    Steal {
+        pool: PoolId,
+        to: usize,
+    },
     /// Answers `Steal` when there was none after all.
-    NothingToSteal { pool: PoolId },
+    NothingToSteal {
+        pool: PoolId,
+    },
     /// A server connection changes its worker; `asked`: it answers a `Steal`.
-    Moved { server: Box<Server>, asked: bool },
+    Moved {
+        server: Box<Server>,
+        asked: bool,
+    },
     /// Close an idle server connection of this pool: another pool is short under a shared limit.
-    Evict { pool: PoolId, reason: &'static str },
+    Evict {
+        pool: PoolId,
+        reason: &'static str,
+    },
     /// A cancel request named a client of this worker. Answered with the query to cancel on a server, or with `None` when it was
     /// settled here (no such client, wrong secret, nothing running, or cancelled in the queue).
-    Cancel { pid: ClientPid, secret: Box<[u8]>, answer: oneshot::Sender<Option<CancelTarget>> },
+    Cancel {
+        pid: ClientPid,
+        secret: Box<[u8]>,
+        answer: oneshot::Sender<Option<CancelTarget>>,
+    },
     /// A cancel request to this server connection has been delivered or given up.
     CancelDone(ServerKey),
     /// The pool's settings, gate or generation changed (reload, PAUSE, RESUME, RECONNECT, DISABLE): look at it again.
@@ -468,9 +524,15 @@ pub enum ToWorker {
     /// KILL: close all clients and server connections of these pools at once.
     Kill(Arc<Vec<PoolId>>),
     /// KILL_CLIENT: true if the client was here.
-    KillClient { id: u64, answer: oneshot::Sender<bool> },
+    KillClient {
+        id: u64,
+        answer: oneshot::Sender<bool>,
+    },
     /// SHOW: what this worker holds.
-    Report { detail: Detail, answer: oneshot::Sender<crate::report::WorkerReport> },
+    Report {
+        detail: Detail,
+        answer: oneshot::Sender<crate::report::WorkerReport>,
+    },
     /// Close idle clients as they become idle, to end the process (SHUTDOWN WAIT_FOR_SERVERS).
     CloseIdleClients,
     /// End the thread.
@@ -486,7 +548,11 @@ pub enum Detail {
 
 pub enum ToControl {
     /// A worker wants one more connection for this pool.
-    Dial { pool: Arc<Pool>, worker: usize, slot: Slot },
+    Dial {
+        pool: Arc<Pool>,
+        worker: usize,
+        slot: Slot,
+    },
     /// A query of a client that is gone (or of one that took too long) has to be cancelled.
     Cancel(CancelTarget),
 }
@@ -508,6 +574,7 @@ pub struct CancelHold {
 
 impl Drop for CancelHold {
     fn drop(&mut self) {
-        self.shared.tell(self.worker, ToWorker::CancelDone(self.server));
+        self.shared
+            .tell(self.worker, ToWorker::CancelDone(self.server));
     }
 }

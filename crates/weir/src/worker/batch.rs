@@ -1,9 +1,9 @@
 //! The loop, and what a batch does: receive, relay, send, close.
 
+use super::client::Phase;
 use super::connection::{Connection, Readable};
 use super::outbox::{Source, Ticket};
 use super::reactor::{BATCH, Readiness, Receive, SLOT_SIZE, Slots};
-use super::client::Phase;
 use super::server::Duty;
 use super::{MAILBOX, Owner, Running, Worker, connection_of};
 use std::io;
@@ -20,7 +20,11 @@ impl Worker {
         let mut ready = Vec::new();
         let mut batch = Vec::with_capacity(BATCH);
         while self.running != Running::Stopped {
-            let timeout = if self.again.is_empty() { self.until_sweep() } else { Duration::ZERO };
+            let timeout = if self.again.is_empty() {
+                self.until_sweep()
+            } else {
+                Duration::ZERO
+            };
             if let Err(error) = self.reactor.wait(timeout, &mut ready) {
                 tracing::error!(%error, "waiting for sockets failed");
                 return;
@@ -41,7 +45,11 @@ impl Worker {
     }
 
     fn until_sweep(&self) -> Duration {
-        let every = if self.is_quiet() { SWEEP_IDLE } else { SWEEP_EVERY };
+        let every = if self.is_quiet() {
+            SWEEP_IDLE
+        } else {
+            SWEEP_EVERY
+        };
         every.saturating_sub(self.now.since(self.swept_at))
     }
 
@@ -60,7 +68,11 @@ impl Worker {
                 continue;
             }
             let owner = Owner::of(event.token);
-            if event.writable && self.connection(owner).is_some_and(|connection| connection.is_congested()) {
+            if event.writable
+                && self
+                    .connection(owner)
+                    .is_some_and(|connection| connection.is_congested())
+            {
                 self.flush_backlog(owner);
             }
             if event.readable || event.closed {
@@ -71,10 +83,18 @@ impl Worker {
     }
 
     fn note_readable(&mut self, owner: Owner, closed: bool) {
-        let Some(connection) = self.connection(owner) else { return };
-        connection.readable = if closed { Readable::ToTheEnd } else { Readable::Yes };
+        let Some(connection) = self.connection(owner) else {
+            return;
+        };
+        connection.readable = if closed {
+            Readable::ToTheEnd
+        } else {
+            Readable::Yes
+        };
         match owner {
-            Owner::Client(index) if closed && matches!(self.clients[index].phase, Phase::Waiting { .. }) => {
+            Owner::Client(index)
+                if closed && matches!(self.clients[index].phase, Phase::Waiting { .. }) =>
+            {
                 self.client_gone(index, "client closed the connection while it was waiting");
             }
             _ => self.receive_if_allowed(owner),
@@ -83,19 +103,26 @@ impl Worker {
 
     /// Puts a readable connection on the list of the next batch, unless reading it has to wait.
     pub(super) fn receive_if_allowed(&mut self, owner: Owner) {
-        let allowed = match owner {
-            Owner::Client(index) => self.clients.get(index).is_some_and(|client| match client.phase {
-                Phase::Idle => true,
-                Phase::Leased(server) => !self.servers[server].connection.is_congested(),
-                Phase::Waiting { .. } | Phase::Leaving => false,
-            }),
-            Owner::Server(index) => self.servers.get(index).is_some_and(|server| match server.duty {
-                Duty::Leased { client } => !self.clients[client].connection.is_congested(),
-                Duty::Leaving => false,
-                _ => true,
-            }),
-        };
-        let readable = self.connection(owner).is_some_and(|connection| connection.readable != Readable::No);
+        let allowed =
+            match owner {
+                Owner::Client(index) => self.clients.get(index).is_some_and(|client| match client
+                    .phase
+                {
+                    Phase::Idle => true,
+                    Phase::Leased(server) => !self.servers[server].connection.is_congested(),
+                    Phase::Waiting { .. } | Phase::Leaving => false,
+                }),
+                Owner::Server(index) => self.servers.get(index).is_some_and(|server| match server
+                    .duty
+                {
+                    Duty::Leased { client } => !self.clients[client].connection.is_congested(),
+                    Duty::Leaving => false,
+                    _ => true,
+                }),
+            };
+        let readable = self
+            .connection(owner)
+            .is_some_and(|connection| connection.readable != Readable::No);
         if allowed && readable {
             self.again.push(owner.token());
         }
@@ -108,7 +135,11 @@ impl Worker {
             batch.clear();
             for &token in tokens {
                 if let Some(connection) = self.connection(Owner::of(token)) {
-                    batch.push(Receive { token, fd: connection.fd.as_raw_fd(), result: Ok(0) });
+                    batch.push(Receive {
+                        token,
+                        fd: connection.fd.as_raw_fd(),
+                        result: Ok(0),
+                    });
                 }
             }
             self.reactor.receive(batch, &mut self.slots);
@@ -128,7 +159,9 @@ impl Worker {
     }
 
     fn received(&mut self, owner: Owner, slot: usize, result: io::Result<usize>, slots: &Slots) {
-        let Some(connection) = self.connection(owner) else { return };
+        let Some(connection) = self.connection(owner) else {
+            return;
+        };
         match result {
             Ok(0) => {
                 connection.readable = Readable::No;
@@ -144,8 +177,12 @@ impl Worker {
                     self.receive_if_allowed(owner);
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.readable = Readable::No,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.again.push(owner.token()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                connection.readable = Readable::No
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                self.again.push(owner.token())
+            }
             Err(error) => self.peer_closed(owner, Some(error)),
         }
     }
@@ -156,7 +193,9 @@ impl Worker {
             Source::Slot { slot, offset } => &slots.filled(slot)[offset..offset + len],
             Source::Copy(bytes) => bytes,
         };
-        let Some(connection) = self.connection(owner) else { return };
+        let Some(connection) = self.connection(owner) else {
+            return;
+        };
         if connection.has_inbox() {
             connection.keep(bytes);
             self.input_kept(owner, slots);
@@ -199,10 +238,21 @@ impl Worker {
         if self.outbox.is_empty() {
             return;
         }
-        let Worker { clients, servers, outbox, outgoing, slots, reactor, .. } = self;
+        let Worker {
+            clients,
+            servers,
+            outbox,
+            outgoing,
+            slots,
+            reactor,
+            ..
+        } = self;
         outgoing.clear();
         for number in 0..outbox.len() {
-            let Some(connection) = connection_of(clients, servers, Owner::of(outbox.owner(number))) else { continue };
+            let Some(connection) = connection_of(clients, servers, Owner::of(outbox.owner(number)))
+            else {
+                continue;
+            };
             connection.ticket = Ticket::default();
             if let Some(mut backlog) = connection.take_backlog() {
                 outbox.unsent(number, 0, slots, &mut backlog); // nothing overtakes a backlog
@@ -224,7 +274,14 @@ impl Worker {
         let len = self.outbox.len_of(number);
         let sent = match result {
             Ok(sent) => sent,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                0
+            }
             Err(error) => return self.peer_closed(owner, Some(error)),
         };
         if sent < len {
@@ -238,8 +295,12 @@ impl Worker {
 
     /// The socket takes bytes again: first what it was owed; then whoever feeds it may be read again.
     fn flush_backlog(&mut self, owner: Owner) {
-        let Some(connection) = self.connection(owner) else { return };
-        let Some(mut backlog) = connection.take_backlog() else { return };
+        let Some(connection) = self.connection(owner) else {
+            return;
+        };
+        let Some(mut backlog) = connection.take_backlog() else {
+            return;
+        };
         let fd = connection.fd.as_raw_fd();
         self.outgoing.clear();
         self.outgoing.begin(fd, 0);
@@ -247,10 +308,16 @@ impl Worker {
         self.reactor.send(&mut self.outgoing);
         match self.outgoing.take_result(0).1 {
             Ok(sent) => drop(backlog.drain(..sent)),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
             Err(error) => return self.peer_closed(owner, Some(error)),
         }
-        let Some(connection) = self.connection(owner) else { return };
+        let Some(connection) = self.connection(owner) else {
+            return;
+        };
         connection.set_backlog(Some(backlog));
         if !connection.is_congested() {
             self.resume_feeder(owner);

@@ -6,9 +6,9 @@ use super::local_pool::{LocalPool, Waiter, Wished};
 use super::server::{Duty, Server};
 use super::{Owner, Worker};
 use crate::shared::{Slot, ToControl, ToWorker};
+use pooling::Parameters;
 use pooling::conversation::Own;
 use pooling::ledger::{Limit, PoolId, Wish};
-use pooling::Parameters;
 use settings::CheckQuery;
 use slab::Slab;
 use std::sync::Arc;
@@ -19,13 +19,26 @@ const LOOK_AT: usize = 8;
 impl Worker {
     /// Gives the client a server connection, or lets it wait for one.
     pub(super) fn check_out(&mut self, client: usize) {
-        let Worker { clients, servers, pools, .. } = self;
+        let Worker {
+            clients,
+            servers,
+            pools,
+            ..
+        } = self;
         let parameters = &clients[client].parameters;
         let number = clients[client].permit.pool().id.0 as usize;
-        let Some(pool) = pools[number].as_deref_mut() else { return };
+        let Some(pool) = pools[number].as_deref_mut() else {
+            return;
+        };
         let free = !pool.shared.is_paused() && pool.waiting.is_empty();
-        let taken = if free { take_idle(pool, servers, parameters) } else { None };
-        let Some(server) = taken else { return self.wait(client) };
+        let taken = if free {
+            take_idle(pool, servers, parameters)
+        } else {
+            None
+        };
+        let Some(server) = taken else {
+            return self.wait(client);
+        };
         if pool.shared.cells.len() > 1 {
             pool.publish_idle(self.index);
         }
@@ -38,13 +51,20 @@ impl Worker {
     }
 
     fn needs_check(&self, server: usize) -> bool {
-        let Duty::Idle { since } = self.servers[server].duty else { return false };
-        let Some(pool) = &self.pools[self.servers[server].pool_id().0 as usize] else { return false };
-        pool.settings.server_check_query != CheckQuery::Off && self.now.since(since) > pool.settings.server_check_delay
+        let Duty::Idle { since } = self.servers[server].duty else {
+            return false;
+        };
+        let Some(pool) = &self.pools[self.servers[server].pool_id().0 as usize] else {
+            return false;
+        };
+        pool.settings.server_check_query != CheckQuery::Off
+            && self.now.since(since) > pool.settings.server_check_delay
     }
 
     fn check(&mut self, index: usize) {
-        let Some(pool) = &self.pools[self.servers[index].pool_id().0 as usize] else { return };
+        let Some(pool) = &self.pools[self.servers[index].pool_id().0 as usize] else {
+            return;
+        };
         let sql = match &pool.settings.server_check_query {
             CheckQuery::Query(sql) => sql.clone().into_bytes(),
             CheckQuery::Empty | CheckQuery::Off => Vec::new(),
@@ -58,8 +78,14 @@ impl Worker {
 
     pub(super) fn say_own_query(&mut self, index: usize, own: Own, sql: &[u8]) {
         let server = &mut self.servers[index];
-        server.conversation.own_query(own, sql, &mut self.aside.to_server);
-        self.outbox.say(&mut server.connection.ticket, Owner::Server(index).token(), &self.aside.to_server);
+        server
+            .conversation
+            .own_query(own, sql, &mut self.aside.to_server);
+        self.outbox.say(
+            &mut server.connection.ticket,
+            Owner::Server(index).token(),
+            &self.aside.to_server,
+        );
         self.aside.to_server.clear();
     }
 
@@ -73,14 +99,18 @@ impl Worker {
         };
         client.phase = Phase::Leased(index);
         client.active_at = self.now;
-        server.duty = Duty::Leased { client: client_index };
+        server.duty = Duty::Leased {
+            client: client_index,
+        };
         server.transaction_at = self.now;
         server.request_at = self.now;
         server.conversation.begin_lease();
         if !Arc::ptr_eq(&client.parameters, &server.parameters) {
             self.replay(index, client_index);
         }
-        let Some(pool) = self.pools[self.servers[index].pool_id().0 as usize].as_deref_mut() else { return };
+        let Some(pool) = self.pools[self.servers[index].pool_id().0 as usize].as_deref_mut() else {
+            return;
+        };
         pool.active_clients += 1;
         pool.totals.server_assignments += 1;
         pool.totals.wait_time += waited.as_micros() as u64;
@@ -98,7 +128,10 @@ impl Worker {
 
     fn wait(&mut self, client: usize) {
         let since = self.now;
-        self.clients[client].phase = Phase::Waiting { since, noticed: Noticed::No };
+        self.clients[client].phase = Phase::Waiting {
+            since,
+            noticed: Noticed::No,
+        };
         self.clients[client].active_at = since;
         let id = self.clients[client].pool();
         let worker = self.index;
@@ -113,19 +146,31 @@ impl Worker {
         let worker = self.index;
         let shared = Arc::clone(&self.shared);
         while let Some(pool) = self.pool(id) {
-            let Some(oldest) = pool.waiting.front() else { return };
+            let Some(oldest) = pool.waiting.front() else {
+                return;
+            };
             if pool.shared.is_paused() || pool.waiting.len() <= pool.coming {
                 return;
             }
             if let Some(other) = pool.idle_elsewhere(worker) {
                 pool.coming += 1;
-                shared.tell(other, ToWorker::Steal { pool: id, to: worker });
+                shared.tell(
+                    other,
+                    ToWorker::Steal {
+                        pool: id,
+                        to: worker,
+                    },
+                );
                 continue;
             }
             if pool.wish == Wished::Noted {
                 return;
             }
-            match shared.request_slot(Wish { pool: id, worker, since: oldest.since }) {
+            match shared.request_slot(Wish {
+                pool: id,
+                worker,
+                since: oldest.since,
+            }) {
                 Ok(slot) => self.dial(slot),
                 Err(limit) => {
                     pool.wish = Wished::Noted;
@@ -137,21 +182,38 @@ impl Worker {
 
     pub(super) fn dial(&mut self, slot: Slot) {
         let worker = self.index;
-        let Some(pool) = self.pool(slot.pool()) else { return };
+        let Some(pool) = self.pool(slot.pool()) else {
+            return;
+        };
         pool.coming += 1;
         let pool = Arc::clone(&pool.shared);
-        self.shared.tell_control(ToControl::Dial { pool, worker, slot });
+        self.shared
+            .tell_control(ToControl::Dial { pool, worker, slot });
     }
 
     /// A limit that other pools share is reached: one of them gives up an idle server connection.
     fn ask_rivals(&mut self, id: PoolId, limit: Limit) {
         let rivals: Vec<PoolId> = self.shared.ledger().rivals(id, limit).collect();
-        let pools = self.shared.pools.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let pools = self
+            .shared
+            .pools
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         for rival in rivals {
-            let Some(pool) = pools.by_id(rival) else { continue };
-            let idle = |cell: &crate::shared::Cell| cell.idle.load(std::sync::atomic::Ordering::SeqCst) > 0;
+            let Some(pool) = pools.by_id(rival) else {
+                continue;
+            };
+            let idle = |cell: &crate::shared::Cell| {
+                cell.idle.load(std::sync::atomic::Ordering::SeqCst) > 0
+            };
             if let Some(worker) = pool.cells.iter().position(idle) {
-                return self.shared.tell(worker, ToWorker::Evict { pool: rival, reason: limit.setting() });
+                return self.shared.tell(
+                    worker,
+                    ToWorker::Evict {
+                        pool: rival,
+                        reason: limit.setting(),
+                    },
+                );
             }
         }
     }
@@ -159,12 +221,23 @@ impl Worker {
 
 /// Prefers a server connection that has the client's settings already; otherwise the one that was used last, or first with
 /// server_round_robin.
-fn take_idle(pool: &mut LocalPool, servers: &Slab<Server>, parameters: &Arc<Parameters>) -> Option<usize> {
+fn take_idle(
+    pool: &mut LocalPool,
+    servers: &Slab<Server>,
+    parameters: &Arc<Parameters>,
+) -> Option<usize> {
     let fits = |server: &usize| Arc::ptr_eq(&servers[*server].parameters, parameters);
     if pool.settings.server_round_robin {
         let place = pool.idle.iter().take(LOOK_AT).position(fits).unwrap_or(0);
         return pool.idle.remove(place);
     }
-    let from_back = pool.idle.iter().rev().take(LOOK_AT).position(fits).unwrap_or(0);
-    pool.idle.remove(pool.idle.len().checked_sub(1 + from_back)?)
+    let from_back = pool
+        .idle
+        .iter()
+        .rev()
+        .take(LOOK_AT)
+        .position(fits)
+        .unwrap_or(0);
+    pool.idle
+        .remove(pool.idle.len().checked_sub(1 + from_back)?)
 }

@@ -94,7 +94,11 @@ impl Client {
                 Phase::Waiting { since, .. } => Some(since),
                 _ => None,
             },
-            application_name: self.parameters.value("application_name").unwrap_or_default().into(),
+            application_name: self
+                .parameters
+                .value("application_name")
+                .unwrap_or_default()
+                .into(),
             server,
             prepared_statements: self.statements.len(),
             buffered: self.connection.buffered(),

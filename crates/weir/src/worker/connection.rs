@@ -40,7 +40,14 @@ impl Transit {
 
 impl Connection {
     pub fn new(fd: OwnedFd) -> Connection {
-        Connection { fd, ticket: Ticket::default(), readable: Readable::Yes, inbox: None, backlog: None, transit: Transit::NONE }
+        Connection {
+            fd,
+            ticket: Ticket::default(),
+            readable: Readable::Yes,
+            inbox: None,
+            backlog: None,
+            transit: Transit::NONE,
+        }
     }
 
     /// Keeps bytes for later.
@@ -79,7 +86,8 @@ impl Connection {
 
     /// Bytes of memory in its queues.
     pub fn buffered(&self) -> usize {
-        let size = |queue: &Option<Box<Vec<u8>>>| queue.as_ref().map_or(0, |bytes| bytes.capacity());
+        let size =
+            |queue: &Option<Box<Vec<u8>>>| queue.as_ref().map_or(0, |bytes| bytes.capacity());
         size(&self.inbox) + size(&self.backlog)
     }
 }

@@ -1,10 +1,10 @@
 //! What happens to a server connection when its conversation is settled: it serves the client that has waited longest, here or elsewhere, or
 //! becomes idle; unless something speaks against it, in which case it is cleaned up or closed.
 
+use super::Worker;
 use super::client::Phase;
 use super::local_pool::LocalPool;
 use super::server::Duty;
-use super::Worker;
 use crate::shared::ToWorker;
 use pooling::conversation::Own;
 use settings::PoolMode;
@@ -44,7 +44,8 @@ impl Worker {
 
     fn lease_settled(&mut self, index: usize, client: usize) {
         let server = &self.servers[index];
-        let ended = !server.conversation.is_busy() && server.conversation.status() == TransactionStatus::Idle;
+        let ended = !server.conversation.is_busy()
+            && server.conversation.status() == TransactionStatus::Idle;
         let in_transit = !self.clients[client].connection.transit.is_over();
         if !ended || in_transit || self.mode(index) == PoolMode::Session {
             return;
@@ -89,7 +90,9 @@ impl Worker {
     pub(super) fn free(&mut self, index: usize) {
         let now = self.now;
         let server = &mut self.servers[index];
-        let Some(pool) = self.pools[server.pool_id().0 as usize].as_deref() else { return };
+        let Some(pool) = self.pools[server.pool_id().0 as usize].as_deref() else {
+            return;
+        };
         let settings = &pool.settings;
         let reason = if server.conversation.is_doubtful() {
             Some("its state is not known")
@@ -97,7 +100,11 @@ impl Worker {
             Some("it is out of date")
         } else if pool.shared.is_paused() {
             Some("database is paused")
-        } else if server.is_over_age(settings.server_lifetime, settings.server_lifetime_jitter, now) {
+        } else if server.is_over_age(
+            settings.server_lifetime,
+            settings.server_lifetime_jitter,
+            now,
+        ) {
             Some("server_lifetime")
         } else {
             None
@@ -114,7 +121,9 @@ impl Worker {
     pub(super) fn offer(&mut self, index: usize) {
         let worker = self.index;
         let id = self.servers[index].pool_id();
-        let Some(pool) = self.pools[id.0 as usize].as_deref_mut() else { return };
+        let Some(pool) = self.pools[id.0 as usize].as_deref_mut() else {
+            return;
+        };
         match next(pool, worker, self.limits.handover_after) {
             Next::Client(client) => {
                 pool.waiting.pop_front();
@@ -135,24 +144,34 @@ impl Worker {
     fn client_waits_on(&mut self, index: usize, client: usize) {
         let worker = self.index;
         let id = self.servers[index].pool_id();
-        let Phase::Waiting { since, .. } = self.clients[client].phase else { return };
+        let Phase::Waiting { since, .. } = self.clients[client].phase else {
+            return;
+        };
         if let Some(pool) = self.pool(id) {
-            pool.waiting.push_front(super::local_pool::Waiter { client, since });
+            pool.waiting
+                .push_front(super::local_pool::Waiter { client, since });
             pool.publish_waiting(worker);
         }
-        self.close_server(index, "a client of another pool has waited longer under a shared limit");
+        self.close_server(
+            index,
+            "a client of another pool has waited longer under a shared limit",
+        );
     }
 
     fn is_owed_elsewhere(&self, index: usize) -> bool {
         let older_than = pooling::Time(self.now.0.saturating_sub(OWED_AFTER.as_micros() as u64));
-        self.shared.ledger().owed_elsewhere(self.servers[index].pool_id(), older_than)
+        self.shared
+            .ledger()
+            .owed_elsewhere(self.servers[index].pool_id(), older_than)
     }
 
     fn become_idle(&mut self, index: usize) {
         let worker = self.index;
         let server = &mut self.servers[index];
         server.duty = Duty::Idle { since: self.now };
-        let Some(pool) = self.pools[server.pool_id().0 as usize].as_deref_mut() else { return };
+        let Some(pool) = self.pools[server.pool_id().0 as usize].as_deref_mut() else {
+            return;
+        };
         pool.idle.push_back(index);
         if pool.shared.cells.len() > 1 {
             pool.publish_idle(worker);
@@ -162,7 +181,12 @@ impl Worker {
                 return self.move_to(index, other, Move::Offered);
             }
         }
-        if self.shared.wishes.load(Ordering::Relaxed) > 0 && self.shared.ledger().owed_elsewhere(self.servers[index].pool_id(), self.now) {
+        if self.shared.wishes.load(Ordering::Relaxed) > 0
+            && self
+                .shared
+                .ledger()
+                .owed_elsewhere(self.servers[index].pool_id(), self.now)
+        {
             self.unlist(index);
             self.close_server(index, "a client of another pool waits under a shared limit");
         }
@@ -171,7 +195,9 @@ impl Worker {
     /// Takes it off the list of idle ones.
     pub(super) fn unlist(&mut self, index: usize) {
         let worker = self.index;
-        let Some(pool) = self.pools[self.servers[index].pool_id().0 as usize].as_deref_mut() else { return };
+        let Some(pool) = self.pools[self.servers[index].pool_id().0 as usize].as_deref_mut() else {
+            return;
+        };
         pool.idle.retain(|idle| *idle != index);
         pool.publish_idle(worker);
     }
@@ -181,7 +207,13 @@ impl Worker {
         self.reactor.deregister(&self.servers[index].connection.fd);
         let mut server = self.servers.remove(index);
         server.connection.ticket = super::outbox::Ticket::default();
-        self.shared.tell(worker, ToWorker::Moved { server: Box::new(server), asked: why == Move::Asked });
+        self.shared.tell(
+            worker,
+            ToWorker::Moved {
+                server: Box::new(server),
+                asked: why == Move::Asked,
+            },
+        );
     }
 
     /// One step nearer to a clean connection after its client has gone.
@@ -218,9 +250,15 @@ pub(super) enum Move {
 /// The own client that waits longest, unless one elsewhere has waited longer by more than the bound.
 fn next(pool: &LocalPool, worker: usize, handover_after: Duration) -> Next {
     let here = pool.waiting.front();
-    let elsewhere = if pool.shared.cells.len() > 1 { pool.oldest_elsewhere(worker) } else { None };
+    let elsewhere = if pool.shared.cells.len() > 1 {
+        pool.oldest_elsewhere(worker)
+    } else {
+        None
+    };
     match (here, elsewhere) {
-        (Some(here), Some((other, since))) if since.after(handover_after) < here.since => Next::Worker(other),
+        (Some(here), Some((other, since))) if since.after(handover_after) < here.since => {
+            Next::Worker(other)
+        }
         (Some(here), _) => Next::Client(here.client),
         (None, Some((other, _))) => Next::Worker(other),
         (None, None) => Next::Idle,

@@ -40,7 +40,8 @@ pub enum Wished {
 impl LocalPool {
     pub fn new(shared: Arc<Pool>, statement_key: [u8; 16]) -> LocalPool {
         let settings = shared.settings.load_full();
-        let cache_bytes = usize::try_from(settings.prepared_statement_cache_bytes).unwrap_or(usize::MAX);
+        let cache_bytes =
+            usize::try_from(settings.prepared_statement_cache_bytes).unwrap_or(usize::MAX);
         LocalPool {
             shared,
             idle: VecDeque::new(),
@@ -57,27 +58,47 @@ impl LocalPool {
 
     /// Tells the other workers how many idle server connections there are here.
     pub fn publish_idle(&self, worker: usize) {
-        self.shared.cells[worker].idle.store(self.idle.len() as u32, Ordering::SeqCst);
+        self.shared.cells[worker]
+            .idle
+            .store(self.idle.len() as u32, Ordering::SeqCst);
     }
 
     /// Tells the other workers since when the oldest client waits here.
     pub fn publish_waiting(&self, worker: usize) {
         let oldest = self.waiting.front().map_or(0, |waiter| waiter.since.0 + 1);
-        self.shared.cells[worker].oldest_waiter.store(oldest, Ordering::SeqCst);
+        self.shared.cells[worker]
+            .oldest_waiter
+            .store(oldest, Ordering::SeqCst);
     }
 
     /// The worker, other than this one, whose client has waited longest, and since when.
     pub fn oldest_elsewhere(&self, worker: usize) -> Option<(usize, Time)> {
         let oldest = |cell: &crate::shared::Cell| cell.oldest_waiter.load(Ordering::SeqCst);
-        let others = self.shared.cells.iter().enumerate().filter(|(number, _)| *number != worker);
-        others.map(|(number, cell)| (number, oldest(cell))).filter(|(_, since)| *since != 0).min_by_key(|(_, since)| *since)
+        let others = self
+            .shared
+            .cells
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| *number != worker);
+        others
+            .map(|(number, cell)| (number, oldest(cell)))
+            .filter(|(_, since)| *since != 0)
+            .min_by_key(|(_, since)| *since)
             .map(|(number, since)| (number, Time(since - 1)))
     }
 
     /// A worker, other than this one, with an idle server connection.
     pub fn idle_elsewhere(&self, worker: usize) -> Option<usize> {
-        let others = self.shared.cells.iter().enumerate().filter(|(number, _)| *number != worker);
-        others.filter(|(_, cell)| cell.idle.load(Ordering::SeqCst) > 0).map(|(number, _)| number).next()
+        let others = self
+            .shared
+            .cells
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| *number != worker);
+        others
+            .filter(|(_, cell)| cell.idle.load(Ordering::SeqCst) > 0)
+            .map(|(number, _)| number)
+            .next()
     }
 
     pub fn forget_waiter(&mut self, client: usize) {

@@ -18,13 +18,22 @@ struct Inner {
 impl Mailbox {
     /// `waker` interrupts the worker's wait.
     pub fn new(waker: mio::Waker) -> Mailbox {
-        Mailbox { inner: Arc::new(Inner { messages: Mutex::default(), waker }) }
+        Mailbox {
+            inner: Arc::new(Inner {
+                messages: Mutex::default(),
+                waker,
+            }),
+        }
     }
 
     /// The worker is woken by the first message only: it takes all that have come by then.
     pub fn send(&self, message: ToWorker) {
         let was_empty = {
-            let mut messages = self.inner.messages.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut messages = self
+                .inner
+                .messages
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             messages.push(message);
             messages.len() == 1
         };
@@ -34,7 +43,13 @@ impl Mailbox {
     }
 
     pub(crate) fn take(&self) -> Vec<ToWorker> {
-        std::mem::take(&mut *self.inner.messages.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(
+            &mut *self
+                .inner
+                .messages
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 }
 

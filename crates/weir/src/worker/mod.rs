@@ -65,10 +65,17 @@ pub fn spawn(shared: Arc<Shared>, count: usize) -> io::Result<Workers> {
                 let _ = sender.send(Err(error));
             }
         };
-        threads.push(std::thread::Builder::new().name(format!("worker-{index}")).spawn(run)?);
+        threads.push(
+            std::thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn(run)?,
+        );
         mailboxes.push(receiver.recv().map_err(io::Error::other)??);
     }
-    shared.workers.set(mailboxes).map_err(|_| io::Error::other("the workers have been started already"))?;
+    shared
+        .workers
+        .set(mailboxes)
+        .map_err(|_| io::Error::other("the workers have been started already"))?;
     Ok(Workers { threads })
 }
 
@@ -117,11 +124,19 @@ impl Owner {
     }
 
     fn of(token: usize) -> Owner {
-        if token & 1 == 0 { Owner::Client(token >> 1) } else { Owner::Server(token >> 1) }
+        if token & 1 == 0 {
+            Owner::Client(token >> 1)
+        } else {
+            Owner::Server(token >> 1)
+        }
     }
 }
 
-fn connection_of<'a>(clients: &'a mut Slab<Client>, servers: &'a mut Slab<Server>, owner: Owner) -> Option<&'a mut Connection> {
+fn connection_of<'a>(
+    clients: &'a mut Slab<Client>,
+    servers: &'a mut Slab<Server>,
+    owner: Owner,
+) -> Option<&'a mut Connection> {
     match owner {
         Owner::Client(index) => clients.get_mut(index).map(|client| &mut client.connection),
         Owner::Server(index) => servers.get_mut(index).map(|server| &mut server.connection),
@@ -233,7 +248,10 @@ impl Worker {
             self.pools.resize_with(number + 1, || None);
         }
         if self.pools[number].is_none() {
-            self.pools[number] = Some(Box::new(LocalPool::new(Arc::clone(shared), self.shared.statement_key)));
+            self.pools[number] = Some(Box::new(LocalPool::new(
+                Arc::clone(shared),
+                self.shared.statement_key,
+            )));
         }
     }
 

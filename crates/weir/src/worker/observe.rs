@@ -8,16 +8,41 @@ use crate::shared::Detail;
 
 impl Worker {
     pub(super) fn report(&self, detail: Detail) -> WorkerReport {
-        let pools = self.pools.iter().flatten().map(|pool| self.report_pool(pool)).collect();
-        let buffer_bytes = self.clients.iter().map(|(_, client)| client.connection.buffered()).sum::<usize>()
-            + self.servers.iter().map(|(_, server)| server.connection.buffered()).sum::<usize>();
-        let mut report = WorkerReport { pools, buffer_bytes, ..WorkerReport::default() };
+        let pools = self
+            .pools
+            .iter()
+            .flatten()
+            .map(|pool| self.report_pool(pool))
+            .collect();
+        let buffer_bytes = self
+            .clients
+            .iter()
+            .map(|(_, client)| client.connection.buffered())
+            .sum::<usize>()
+            + self
+                .servers
+                .iter()
+                .map(|(_, server)| server.connection.buffered())
+                .sum::<usize>();
+        let mut report = WorkerReport {
+            pools,
+            buffer_bytes,
+            ..WorkerReport::default()
+        };
         if detail == Detail::Connections {
-            report.clients = self.clients.iter().map(|(_, client)| client.report(self.server_of(client.phase))).collect();
-            report.servers = self.servers.iter().map(|(_, server)| {
-                let client = server.client().map(|client| self.clients[client].id);
-                server.report(client, self.check_delay(server), self.now)
-            }).collect();
+            report.clients = self
+                .clients
+                .iter()
+                .map(|(_, client)| client.report(self.server_of(client.phase)))
+                .collect();
+            report.servers = self
+                .servers
+                .iter()
+                .map(|(_, server)| {
+                    let client = server.client().map(|client| self.clients[client].id);
+                    server.report(client, self.check_delay(server), self.now)
+                })
+                .collect();
         }
         report
     }
@@ -31,13 +56,19 @@ impl Worker {
 
     fn check_delay(&self, server: &super::Server) -> std::time::Duration {
         let pool = self.pools[server.pool_id().0 as usize].as_deref();
-        pool.map(|pool| pool.settings.server_check_delay).unwrap_or_default()
+        pool.map(|pool| pool.settings.server_check_delay)
+            .unwrap_or_default()
     }
 
     fn report_pool(&self, pool: &LocalPool) -> PoolReport {
         let id = pool.shared.id;
-        let states = self.servers.iter().filter(|(_, server)| server.pool_id() == id);
-        let states: Vec<ServerState> = states.map(|(_, server)| server.state(pool.settings.server_check_delay, self.now)).collect();
+        let states = self
+            .servers
+            .iter()
+            .filter(|(_, server)| server.pool_id() == id);
+        let states: Vec<ServerState> = states
+            .map(|(_, server)| server.state(pool.settings.server_check_delay, self.now))
+            .collect();
         let count = |state| states.iter().filter(|other| **other == state).count() as u32;
         let waiting = pool.waiting.len() as u32;
         PoolReport {

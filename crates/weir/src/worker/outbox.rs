@@ -50,12 +50,27 @@ impl Outbox {
         let start = self.arena.len();
         self.arena.extend_from_slice(bytes);
         let segments = &mut entry(&mut self.entries, &mut self.used, ticket, owner).segments;
-        append(segments, Segment { place: ARENA, start: start as u32, len: bytes.len() as u32 });
+        append(
+            segments,
+            Segment {
+                place: ARENA,
+                start: start as u32,
+                len: bytes.len() as u32,
+            },
+        );
     }
 
     /// Passes on `len` received bytes that start `from` bytes into the source.
     #[inline]
-    pub fn pass(&mut self, ticket: &mut Ticket, owner: usize, source: Source<'_>, from: usize, len: usize, slots: &Slots) {
+    pub fn pass(
+        &mut self,
+        ticket: &mut Ticket,
+        owner: usize,
+        source: Source<'_>,
+        from: usize,
+        len: usize,
+        slots: &Slots,
+    ) {
         if len == 0 {
             return;
         }
@@ -64,14 +79,24 @@ impl Outbox {
             Source::Slot { slot, offset } => (slot, offset + from),
         };
         let segments = &mut entry(&mut self.entries, &mut self.used, ticket, owner).segments;
-        let after_arena = segments.last().is_some_and(|last| last.place == ARENA && last.end() == self.arena.len());
+        let after_arena = segments
+            .last()
+            .is_some_and(|last| last.place == ARENA && last.end() == self.arena.len());
         if after_arena && len <= COPY_MAX {
-            self.arena.extend_from_slice(&slots.filled(slot)[start..start + len]);
+            self.arena
+                .extend_from_slice(&slots.filled(slot)[start..start + len]);
             if let Some(last) = segments.last_mut() {
                 last.len += len as u32;
             }
         } else {
-            append(segments, Segment { place: slot as u32, start: start as u32, len: len as u32 });
+            append(
+                segments,
+                Segment {
+                    place: slot as u32,
+                    start: start as u32,
+                    len: len as u32,
+                },
+            );
         }
     }
 
@@ -107,7 +132,11 @@ impl Outbox {
     }
 
     pub fn len_of(&self, number: usize) -> usize {
-        self.entries[number].segments.iter().map(|segment| segment.len as usize).sum()
+        self.entries[number]
+            .segments
+            .iter()
+            .map(|segment| segment.len as usize)
+            .sum()
     }
 
     /// Forgets everything; the tickets given out are void.
@@ -123,7 +152,11 @@ impl Outbox {
     }
 
     fn bytes<'a>(&'a self, segment: Segment, slots: &'a Slots) -> &'a [u8] {
-        let all = if segment.place == ARENA { &self.arena[..] } else { slots.filled(segment.place as usize) };
+        let all = if segment.place == ARENA {
+            &self.arena[..]
+        } else {
+            slots.filled(segment.place as usize)
+        };
         &all[segment.start as usize..segment.end()]
     }
 }
@@ -134,12 +167,20 @@ impl Segment {
     }
 }
 
-fn entry<'a>(entries: &'a mut Vec<Entry>, used: &mut usize, ticket: &mut Ticket, owner: usize) -> &'a mut Entry {
+fn entry<'a>(
+    entries: &'a mut Vec<Entry>,
+    used: &mut usize,
+    ticket: &mut Ticket,
+    owner: usize,
+) -> &'a mut Entry {
     let number = match ticket.0 {
         Some(number) => number.get() as usize - 1,
         None => {
             if *used == entries.len() {
-                entries.push(Entry { owner, segments: Vec::new() });
+                entries.push(Entry {
+                    owner,
+                    segments: Vec::new(),
+                });
             }
             entries[*used].owner = owner;
             *used += 1;
@@ -152,7 +193,9 @@ fn entry<'a>(entries: &'a mut Vec<Entry>, used: &mut usize, ticket: &mut Ticket,
 
 fn append(segments: &mut Vec<Segment>, new: Segment) {
     match segments.last_mut() {
-        Some(last) if last.place == new.place && last.end() == new.start as usize => last.len += new.len,
+        Some(last) if last.place == new.place && last.end() == new.start as usize => {
+            last.len += new.len
+        }
         _ => segments.push(new),
     }
 }

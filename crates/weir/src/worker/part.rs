@@ -15,14 +15,22 @@ impl Worker {
     pub(super) fn peer_closed(&mut self, owner: Owner, error: Option<io::Error>) {
         match owner {
             Owner::Client(index) => match error {
-                Some(error) => self.client_gone(index, &format!("client connection failed: {error}")),
+                Some(error) => {
+                    self.client_gone(index, &format!("client connection failed: {error}"))
+                }
                 None => self.client_gone(index, "client unexpected eof"),
             },
             Owner::Server(index) if self.servers[index].client().is_some() => {
-                self.server_lost(index, SqlState::CONNECTION_FAILURE, "server closed the connection unexpectedly");
+                self.server_lost(
+                    index,
+                    SqlState::CONNECTION_FAILURE,
+                    "server closed the connection unexpectedly",
+                );
             }
             Owner::Server(index) => {
-                let reason = error.map_or("server closed the connection".to_owned(), |error| format!("server connection failed: {error}"));
+                let reason = error.map_or("server closed the connection".to_owned(), |error| {
+                    format!("server connection failed: {error}")
+                });
                 self.close_server(index, &reason);
             }
         }
@@ -66,13 +74,19 @@ impl Worker {
             return;
         }
         if self.limits.log_pooler_errors {
-            tracing::warn!(client = client.id, sqlstate = report.sqlstate.as_str(), "pooler error: {}", report.message);
+            tracing::warn!(
+                client = client.id,
+                sqlstate = report.sqlstate.as_str(),
+                "pooler error: {}",
+                report.message
+            );
         }
         if !self.is_in_mid_message(index) {
             let mut message = Vec::new();
             wire::write::error_response(&mut message, report);
             let ticket = &mut self.clients[index].connection.ticket;
-            self.outbox.say(ticket, Owner::Client(index).token(), &message);
+            self.outbox
+                .say(ticket, Owner::Client(index).token(), &message);
         }
         self.client_gone(index, report.message);
     }
@@ -97,8 +111,12 @@ impl Worker {
         if server.duty == Duty::Leaving {
             return;
         }
-        let bound = self.pools[server.pool_id().0 as usize].as_deref().map(|pool| pool.settings.abandoned_query_timeout);
-        server.duty = Duty::Abandoned { deadline: self.now.after(bound.unwrap_or_default()) };
+        let bound = self.pools[server.pool_id().0 as usize]
+            .as_deref()
+            .map(|pool| pool.settings.abandoned_query_timeout);
+        server.duty = Duty::Abandoned {
+            deadline: self.now.after(bound.unwrap_or_default()),
+        };
         if server.conversation.is_busy() && !server.conversation.is_doubtful() {
             let target = server.cancel_target(&shared, worker, index);
             shared.tell_control(crate::shared::ToControl::Cancel(target));
@@ -107,7 +125,11 @@ impl Worker {
             return self.close_server(index, "client left in the middle of a message");
         }
         server.conversation.wind_up(&mut self.aside.to_server);
-        self.outbox.say(&mut server.connection.ticket, Owner::Server(index).token(), &self.aside.to_server);
+        self.outbox.say(
+            &mut server.connection.ticket,
+            Owner::Server(index).token(),
+            &self.aside.to_server,
+        );
         self.aside.to_server.clear();
         if server.connection.transit.is_over() {
             self.advance_abandoned(index);
@@ -154,7 +176,9 @@ impl Worker {
     pub(super) fn close(&mut self, owner: Owner) {
         match owner {
             Owner::Client(index) => {
-                let Some(client) = self.clients.try_remove(index) else { return };
+                let Some(client) = self.clients.try_remove(index) else {
+                    return;
+                };
                 self.reactor.deregister(&client.connection.fd);
                 self.by_pid.remove(&client.pid.0);
                 if let Some(pool) = self.pool(client.pool()) {
@@ -162,7 +186,9 @@ impl Worker {
                 }
             }
             Owner::Server(index) => {
-                let Some(server) = self.servers.try_remove(index) else { return };
+                let Some(server) = self.servers.try_remove(index) else {
+                    return;
+                };
                 self.reactor.deregister(&server.connection.fd);
                 if !server.connection.is_congested() && server.connection.transit.is_over() {
                     say_goodbye(server.connection.fd.as_raw_fd());
@@ -195,5 +221,12 @@ fn say_goodbye(fd: std::os::fd::RawFd) {
     let mut message = Vec::with_capacity(5);
     wire::write::terminate(&mut message);
     // SAFETY: the buffer is valid for its length and the call does not keep it.
-    unsafe { libc::send(fd, message.as_ptr().cast(), message.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    unsafe {
+        libc::send(
+            fd,
+            message.as_ptr().cast(),
+            message.len(),
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        )
+    };
 }

@@ -35,7 +35,11 @@ impl Worker {
             }
             ToWorker::Moved { server, asked } => self.server_moves_in(*server, asked),
             ToWorker::Evict { pool, reason } => self.evict(pool, reason),
-            ToWorker::Cancel { pid, secret, answer } => {
+            ToWorker::Cancel {
+                pid,
+                secret,
+                answer,
+            } => {
                 let target = self.cancel(pid.0, &secret);
                 let _ = answer.send(target);
             }
@@ -64,7 +68,10 @@ impl Worker {
             pool.clients += 1;
         }
         self.by_pid.insert(pid.0, index as u32);
-        if let Err(error) = self.reactor.register(&self.clients[index].connection.fd, Owner::Client(index).token()) {
+        if let Err(error) = self.reactor.register(
+            &self.clients[index].connection.fd,
+            Owner::Client(index).token(),
+        ) {
             return self.peer_closed(Owner::Client(index), Some(error));
         }
         if self.running == Running::ClosingIdleClients {
@@ -110,7 +117,10 @@ impl Worker {
         let server = &mut self.servers[index];
         server.serial = serial;
         server.duty = Duty::Held;
-        match self.reactor.register(&server.connection.fd, Owner::Server(index).token()) {
+        match self
+            .reactor
+            .register(&server.connection.fd, Owner::Server(index).token())
+        {
             Ok(()) => Some(index),
             Err(error) => {
                 self.peer_closed(Owner::Server(index), Some(error));
@@ -146,7 +156,9 @@ impl Worker {
     }
 
     fn granted(&mut self, slot: Slot) {
-        let Some(pool) = self.pool(slot.pool()) else { return };
+        let Some(pool) = self.pool(slot.pool()) else {
+            return;
+        };
         pool.wish = Wished::No;
         if pool.waiting.len() > pool.coming && !pool.shared.is_paused() {
             let id = slot.pool();
@@ -198,7 +210,9 @@ impl Worker {
     /// What the client said is answered as if the server had been cancelled at once. If it is not whole yet, nobody can say where it will end.
     fn cancel_waiting(&mut self, index: usize) {
         const TEXT: &str = "canceling statement due to user request";
-        let Some(kept) = self.clients[index].connection.take_inbox() else { return };
+        let Some(kept) = self.clients[index].connection.take_inbox() else {
+            return;
+        };
         let Some(end) = end_of_request(&kept) else {
             return self.dismiss(index, SqlState::QUERY_CANCELED, TEXT);
         };
@@ -208,18 +222,31 @@ impl Worker {
             pool.publish_waiting(worker);
         }
         let mut answer = Vec::new();
-        wire::write::error_response(&mut answer, &Report::new(Severity::Error, SqlState::QUERY_CANCELED, TEXT));
+        wire::write::error_response(
+            &mut answer,
+            &Report::new(Severity::Error, SqlState::QUERY_CANCELED, TEXT),
+        );
         wire::write::ready_for_query(&mut answer, TransactionStatus::Idle);
         let client = &mut self.clients[index];
         client.phase = Phase::Idle;
         client.connection.keep(&kept[end..]);
-        self.outbox.say(&mut client.connection.ticket, Owner::Client(index).token(), &answer);
+        self.outbox.say(
+            &mut client.connection.ticket,
+            Owner::Client(index).token(),
+            &answer,
+        );
         self.resumed.push(index);
     }
 
     fn cancel_done(&mut self, key: ServerKey) {
         let index = key.index as usize;
-        let Some(server) = self.servers.get_mut(index).filter(|server| server.serial == key.serial) else { return };
+        let Some(server) = self
+            .servers
+            .get_mut(index)
+            .filter(|server| server.serial == key.serial)
+        else {
+            return;
+        };
         server.cancels -= 1;
         if server.cancels == 0 && server.duty == Duty::Held {
             self.free(index);
@@ -239,32 +266,62 @@ impl Worker {
     }
 
     fn kill(&mut self, id: PoolId) {
-        let clients: Vec<usize> = self.clients.iter().filter(|(_, client)| client.pool() == id).map(|(index, _)| index).collect();
+        let clients: Vec<usize> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.pool() == id)
+            .map(|(index, _)| index)
+            .collect();
         for index in clients {
             if let Phase::Leased(server) = self.clients[index].phase {
-                self.server_lost(server, SqlState::ADMIN_SHUTDOWN, "database was killed by the administrator");
+                self.server_lost(
+                    server,
+                    SqlState::ADMIN_SHUTDOWN,
+                    "database was killed by the administrator",
+                );
             } else {
-                self.dismiss(index, SqlState::ADMIN_SHUTDOWN, "database was killed by the administrator");
+                self.dismiss(
+                    index,
+                    SqlState::ADMIN_SHUTDOWN,
+                    "database was killed by the administrator",
+                );
             }
         }
-        let servers: Vec<usize> = self.servers.iter().filter(|(_, server)| server.pool_id() == id).map(|(index, _)| index).collect();
+        let servers: Vec<usize> = self
+            .servers
+            .iter()
+            .filter(|(_, server)| server.pool_id() == id)
+            .map(|(index, _)| index)
+            .collect();
         for index in servers {
             self.close_server(index, "KILL");
         }
     }
 
     fn kill_client(&mut self, id: u64) -> bool {
-        let found = self.clients.iter().find(|(_, client)| client.id == id).map(|(index, _)| index);
+        let found = self
+            .clients
+            .iter()
+            .find(|(_, client)| client.id == id)
+            .map(|(index, _)| index);
         if let Some(index) = found {
-            self.dismiss(index, SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command");
+            self.dismiss(
+                index,
+                SqlState::ADMIN_SHUTDOWN,
+                "terminating connection due to administrator command",
+            );
         }
         found.is_some()
     }
 
     fn close_idle_clients(&mut self) {
         self.running = Running::ClosingIdleClients;
-        let idle: Vec<usize> =
-            self.clients.iter().filter(|(_, client)| matches!(client.phase, Phase::Idle | Phase::Waiting { .. })).map(|(index, _)| index).collect();
+        let idle: Vec<usize> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| matches!(client.phase, Phase::Idle | Phase::Waiting { .. }))
+            .map(|(index, _)| index)
+            .collect();
         for index in idle {
             self.dismiss(index, SqlState::ADMIN_SHUTDOWN, "pooler is shutting down");
         }

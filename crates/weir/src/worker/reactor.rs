@@ -47,7 +47,9 @@ pub struct Slots {
 
 impl Slots {
     pub fn new(count: usize) -> Slots {
-        Slots { memory: vec![0; count * SLOT_SIZE] }
+        Slots {
+            memory: vec![0; count * SLOT_SIZE],
+        }
     }
 
     pub fn filled(&self, slot: usize) -> &[u8] {
@@ -93,11 +95,20 @@ impl Outgoing {
 
     /// Begins the send of one connection; its pieces follow.
     pub fn begin(&mut self, fd: RawFd, number: usize) {
-        self.sends.push(Send { fd, number, first: self.pieces.len(), count: 0, result: Ok(0) });
+        self.sends.push(Send {
+            fd,
+            number,
+            first: self.pieces.len(),
+            count: 0,
+            result: Ok(0),
+        });
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
-        self.pieces.push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+        self.pieces.push(libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        });
         if let Some(send) = self.sends.last_mut() {
             send.count += 1;
         }
@@ -134,11 +145,18 @@ impl Reactor {
     pub fn new(interface: Interface) -> io::Result<Reactor> {
         let ring = match interface {
             Interface::IoUring => Some(Box::new(
-                IoUring::builder().setup_single_issuer().setup_coop_taskrun().build(2 * EVENTS as u32)?,
+                IoUring::builder()
+                    .setup_single_issuer()
+                    .setup_coop_taskrun()
+                    .build(2 * EVENTS as u32)?,
             )),
             Interface::Epoll => None,
         };
-        Ok(Reactor { poll: mio::Poll::new()?, events: mio::Events::with_capacity(EVENTS), ring })
+        Ok(Reactor {
+            poll: mio::Poll::new()?,
+            events: mio::Events::with_capacity(EVENTS),
+            ring,
+        })
     }
 
     pub fn poll(&self) -> &mio::Poll {
@@ -148,11 +166,16 @@ impl Reactor {
     /// Registered once, for everything, edge-triggered; never modified.
     pub fn register(&self, fd: &OwnedFd, token: usize) -> io::Result<()> {
         let interest = mio::Interest::READABLE | mio::Interest::WRITABLE;
-        self.poll.registry().register(&mut SourceFd(&fd.as_raw_fd()), mio::Token(token), interest)
+        self.poll
+            .registry()
+            .register(&mut SourceFd(&fd.as_raw_fd()), mio::Token(token), interest)
     }
 
     pub fn deregister(&self, fd: &OwnedFd) {
-        let _ = self.poll.registry().deregister(&mut SourceFd(&fd.as_raw_fd()));
+        let _ = self
+            .poll
+            .registry()
+            .deregister(&mut SourceFd(&fd.as_raw_fd()));
     }
 
     /// Waits until something is ready or the time is over.
@@ -178,8 +201,14 @@ impl Reactor {
                 for (slot, receive) in batch.iter_mut().enumerate() {
                     let space = slots.space(slot);
                     // SAFETY: the buffer is valid for its length, and the call does not keep it.
-                    receive.result =
-                        outcome(unsafe { libc::recv(receive.fd, space.as_mut_ptr().cast(), space.len(), libc::MSG_DONTWAIT) });
+                    receive.result = outcome(unsafe {
+                        libc::recv(
+                            receive.fd,
+                            space.as_mut_ptr().cast(),
+                            space.len(),
+                            libc::MSG_DONTWAIT,
+                        )
+                    });
                 }
             }
         }
@@ -213,33 +242,52 @@ fn outcome(value: isize) -> io::Result<usize> {
 fn receive_in_ring(ring: &mut IoUring, batch: &mut [Receive], slots: &mut Slots) {
     for (slot, receive) in batch.iter().enumerate() {
         let space = slots.space(slot);
-        let entry = opcode::Recv::new(types::Fd(receive.fd), space.as_mut_ptr(), space.len() as u32)
-            .flags(libc::MSG_DONTWAIT)
-            .build()
-            .user_data(slot as u64);
+        let entry = opcode::Recv::new(
+            types::Fd(receive.fd),
+            space.as_mut_ptr(),
+            space.len() as u32,
+        )
+        .flags(libc::MSG_DONTWAIT)
+        .build()
+        .user_data(slot as u64);
         submit(ring, &entry);
     }
-    complete(ring, batch.len(), |number, result| batch[number].result = result);
+    complete(ring, batch.len(), |number, result| {
+        batch[number].result = result
+    });
 }
 
 fn send_in_ring(ring: &mut IoUring, outgoing: &mut Outgoing) {
     for (number, (send, header)) in outgoing.sends.iter().zip(&outgoing.headers).enumerate() {
         let piece = outgoing.pieces[send.first];
         let entry = match send.count {
-            1 => opcode::Send::new(types::Fd(send.fd), piece.iov_base.cast(), piece.iov_len as u32).flags(FLAGS).build(),
-            _ => opcode::SendMsg::new(types::Fd(send.fd), header).flags(FLAGS as u32).build(),
+            1 => opcode::Send::new(
+                types::Fd(send.fd),
+                piece.iov_base.cast(),
+                piece.iov_len as u32,
+            )
+            .flags(FLAGS)
+            .build(),
+            _ => opcode::SendMsg::new(types::Fd(send.fd), header)
+                .flags(FLAGS as u32)
+                .build(),
         };
         submit(ring, &entry.user_data(number as u64));
     }
     let sends = &mut outgoing.sends;
-    complete(ring, sends.len(), |number, result| sends[number].result = result);
+    complete(ring, sends.len(), |number, result| {
+        sends[number].result = result
+    });
 }
 
 fn submit(ring: &mut IoUring, entry: &io_uring::squeue::Entry) {
     // SAFETY: what the entry points to is alive until `complete` has returned.
     // The queue is larger than any batch, and it was emptied by the batch before.
     let pushed = unsafe { ring.submission().push(entry) };
-    debug_assert!(pushed.is_ok(), "a batch is smaller than the submission queue");
+    debug_assert!(
+        pushed.is_ok(),
+        "a batch is smaller than the submission queue"
+    );
 }
 
 /// Submits what was pushed and waits until all of it is done: the kernel completes each request inline.
@@ -248,7 +296,11 @@ fn complete(ring: &mut IoUring, count: usize, mut done: impl FnMut(usize, io::Re
     while seen < count {
         match ring.submit_and_wait(count - seen) {
             Ok(_) => {}
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)
+                ) => {}
             Err(error) => {
                 // Nothing in flight may be left behind; without the ring no connection can be served.
                 tracing::error!(%error, "io_uring failed");

@@ -41,13 +41,17 @@ impl Worker {
         loop {
             let stop = match self.clients[index].phase {
                 Phase::Idle => self.idle_client(index, bytes, at),
-                Phase::Leased(server) => self.leased_client(index, server, bytes, at, source, slots),
+                Phase::Leased(server) => {
+                    self.leased_client(index, server, bytes, at, source, slots)
+                }
                 Phase::Waiting { .. } => Stop::Incomplete(at),
                 Phase::Leaving => Stop::Done,
             };
             match stop {
                 Stop::Done => return self.client_settled(index),
-                Stop::Incomplete(from) => return self.clients[index].connection.keep(&bytes[from..]),
+                Stop::Incomplete(from) => {
+                    return self.clients[index].connection.keep(&bytes[from..]);
+                }
                 Stop::NeedsServer(from) => {
                     at = from;
                     self.check_out(index);
@@ -81,7 +85,9 @@ impl Worker {
                 Ok(None) => return Stop::Incomplete(at),
                 Ok(Some(header)) => match header.tag {
                     tag::TERMINATE => return Stop::Terminate,
-                    tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => connection.transit = Transit::Drop(header.total()),
+                    tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {
+                        connection.transit = Transit::Drop(header.total())
+                    }
                     _ => return Stop::NeedsServer(at),
                 },
                 Err(error) => return Stop::Broken(error.into()),
@@ -98,10 +104,20 @@ impl Worker {
         source: Source<'_>,
         slots: &Slots,
     ) -> Stop {
-        let Worker { clients, servers, pools, outbox, aside, limits, .. } = self;
+        let Worker {
+            clients,
+            servers,
+            pools,
+            outbox,
+            aside,
+            limits,
+            ..
+        } = self;
         let (client, server_index) = (&mut clients[index], server);
         let server = &mut servers[server];
-        let Some(pool) = pools[client.permit.pool().id.0 as usize].as_deref_mut() else { return Stop::Done };
+        let Some(pool) = pools[client.permit.pool().id.0 as usize].as_deref_mut() else {
+            return Stop::Done;
+        };
         pool.totals.bytes_received += (bytes.len() - at) as u64;
         let token = Owner::Server(server_index).token();
         let client_token = Owner::Client(index).token();
@@ -130,8 +146,16 @@ impl Worker {
                 break Stop::Broken(WireError::Length(header.len).into());
             }
             let was_settled = server.conversation.is_settled();
-            let side = ClientSide { statements: &mut client.statements, cache: &mut pool.statements };
-            let passage = server.conversation.client_message(side, header, &bytes[at + Header::SIZE..], aside);
+            let side = ClientSide {
+                statements: &mut client.statements,
+                cache: &mut pool.statements,
+            };
+            let passage = server.conversation.client_message(
+                side,
+                header,
+                &bytes[at + Header::SIZE..],
+                aside,
+            );
             let skip = match passage {
                 Ok(Passage::Pass { skip }) => skip,
                 Ok(Passage::Incomplete) => break Stop::Incomplete(at),
@@ -143,20 +167,38 @@ impl Worker {
             count(&mut pool.totals, header.tag);
             server.request_at = self.now;
             if skip > 0 || !aside.to_server.is_empty() {
-                outbox.pass(&mut server.connection.ticket, token, source, from, at - from, slots);
+                outbox.pass(
+                    &mut server.connection.ticket,
+                    token,
+                    source,
+                    from,
+                    at - from,
+                    slots,
+                );
                 outbox.say(&mut server.connection.ticket, token, &aside.to_server);
                 aside.to_server.clear();
                 from = at + skip;
             }
             if !aside.to_client.is_empty() {
-                outbox.say(&mut client.connection.ticket, client_token, &aside.to_client);
+                outbox.say(
+                    &mut client.connection.ticket,
+                    client_token,
+                    &aside.to_client,
+                );
                 aside.to_client.clear();
             }
             at += skip;
             client.connection.transit = Transit::Pass(header.total() - skip);
         };
         let end = at.max(from);
-        outbox.pass(&mut server.connection.ticket, token, source, from, end - from, slots);
+        outbox.pass(
+            &mut server.connection.ticket,
+            token,
+            source,
+            from,
+            end - from,
+            slots,
+        );
         stop
     }
 
@@ -165,7 +207,11 @@ impl Worker {
             Stop::Incomplete(from) => self.servers[index].connection.keep(&bytes[from..]),
             Stop::Broken(violation) => {
                 tracing::error!(server = self.servers[index].id, %violation, "server broke the protocol");
-                return self.server_lost(index, SqlState::PROTOCOL_VIOLATION, "server broke the protocol");
+                return self.server_lost(
+                    index,
+                    SqlState::PROTOCOL_VIOLATION,
+                    "server broke the protocol",
+                );
             }
             _ => {}
         }
@@ -176,7 +222,13 @@ impl Worker {
         }
     }
 
-    fn server_messages(&mut self, index: usize, bytes: &[u8], source: Source<'_>, slots: &Slots) -> Stop {
+    fn server_messages(
+        &mut self,
+        index: usize,
+        bytes: &[u8],
+        source: Source<'_>,
+        slots: &Slots,
+    ) -> Stop {
         let mut from = 0;
         let mut at = 0;
         let mut aside = std::mem::take(&mut self.aside);
@@ -193,22 +245,37 @@ impl Worker {
                 Err(error) => break Stop::Broken(error.into()),
             };
             let body = &bytes[at + Header::SIZE..];
-            let client = server.client().map(|client| &mut self.clients[client].statements);
-            let reply = match server.conversation.server_message(client, header, body, &mut aside) {
+            let client = server
+                .client()
+                .map(|client| &mut self.clients[client].statements);
+            let reply = match server
+                .conversation
+                .server_message(client, header, body, &mut aside)
+            {
                 Ok(reply) => reply,
                 Err(violation) => break Stop::Broken(violation),
             };
-            let Passage::Pass { skip } = reply.passage else { break Stop::Incomplete(at) };
+            let Passage::Pass { skip } = reply.passage else {
+                break Stop::Incomplete(at);
+            };
             if reply.event != Event::Nothing {
-                self.on_event(index, reply.event, body.get(..header.body()).unwrap_or(body), &mut aside);
+                self.on_event(
+                    index,
+                    reply.event,
+                    body.get(..header.body()).unwrap_or(body),
+                    &mut aside,
+                );
             }
             if skip > 0 || !aside.to_client.is_empty() {
                 self.pass_to_client(index, source, from..at, slots);
                 self.say_to_client(index, &mut aside);
                 from = at;
             }
-            self.servers[index].connection.transit =
-                if skip > 0 { Transit::Drop(header.total()) } else { Transit::Pass(header.total()) };
+            self.servers[index].connection.transit = if skip > 0 {
+                Transit::Drop(header.total())
+            } else {
+                Transit::Pass(header.total())
+            };
         };
         let end = at.max(from);
         self.pass_to_client(index, source, from..end, slots);
@@ -217,20 +284,36 @@ impl Worker {
         stop
     }
 
-    fn pass_to_client(&mut self, index: usize, source: Source<'_>, range: std::ops::Range<usize>, slots: &Slots) {
-        let Some(client) = self.servers[index].client() else { return };
+    fn pass_to_client(
+        &mut self,
+        index: usize,
+        source: Source<'_>,
+        range: std::ops::Range<usize>,
+        slots: &Slots,
+    ) {
+        let Some(client) = self.servers[index].client() else {
+            return;
+        };
         let pool = self.servers[index].pool_id();
         if let Some(pool) = self.pool(pool) {
             pool.totals.bytes_sent += range.len() as u64;
         }
         let ticket = &mut self.clients[client].connection.ticket;
-        self.outbox.pass(ticket, Owner::Client(client).token(), source, range.start, range.len(), slots);
+        self.outbox.pass(
+            ticket,
+            Owner::Client(client).token(),
+            source,
+            range.start,
+            range.len(),
+            slots,
+        );
     }
 
     fn say_to_client(&mut self, index: usize, aside: &mut Aside) {
         if let Some(client) = self.servers[index].client() {
             let ticket = &mut self.clients[client].connection.ticket;
-            self.outbox.say(ticket, Owner::Client(client).token(), &aside.to_client);
+            self.outbox
+                .say(ticket, Owner::Client(client).token(), &aside.to_client);
         }
         aside.to_client.clear();
     }
@@ -254,7 +337,10 @@ impl Worker {
         let server = &mut self.servers[index];
         server.ready_at = now;
         let idle = server.conversation.status() == TransactionStatus::Idle;
-        let (query, transaction) = (now.since(server.request_at), now.since(server.transaction_at));
+        let (query, transaction) = (
+            now.since(server.request_at),
+            now.since(server.transaction_at),
+        );
         let pool = server.pool_id();
         let Some(pool) = self.pool(pool) else { return };
         pool.totals.queries += 1;
@@ -269,17 +355,31 @@ impl Worker {
 
     fn forbid_transaction(&mut self, index: usize) {
         if let Duty::Leased { client } = self.servers[index].duty {
-            self.dismiss(client, SqlState::FEATURE_NOT_SUPPORTED, "transaction blocks are not allowed in statement pooling mode");
+            self.dismiss(
+                client,
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "transaction blocks are not allowed in statement pooling mode",
+            );
         }
     }
 
     /// A parameter of the client's cannot be put on a server connection: on a connection of its own it would not have got in.
     fn own_failed(&mut self, index: usize, own: Own, body: &[u8]) {
         let fields = ErrorFields::parse(body).ok();
-        let sqlstate = fields.as_ref().and_then(ErrorFields::sqlstate).unwrap_or(SqlState::PROTOCOL_VIOLATION);
-        let text = fields.as_ref().and_then(|fields| fields.get(b'M')).unwrap_or_default();
+        let sqlstate = fields
+            .as_ref()
+            .and_then(ErrorFields::sqlstate)
+            .unwrap_or(SqlState::PROTOCOL_VIOLATION);
+        let text = fields
+            .as_ref()
+            .and_then(|fields| fields.get(b'M'))
+            .unwrap_or_default();
         let text = String::from_utf8_lossy(text).into_owned();
-        tracing::warn!(server = self.servers[index].id, ?own, "the server refused the pooler's own query: {text}");
+        tracing::warn!(
+            server = self.servers[index].id,
+            ?own,
+            "the server refused the pooler's own query: {text}"
+        );
         if own == Own::Replay {
             self.server_lost(index, sqlstate, &text);
         }
@@ -287,18 +387,34 @@ impl Worker {
 
     /// A reported parameter has changed: on the server connection, and for the client that holds it.
     fn on_parameter(&mut self, index: usize, body: &[u8], own: bool, aside: &mut Aside) {
-        let Ok(ParameterStatus { name, value }) = ParameterStatus::parse(body) else { return };
-        let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value)) else { return };
+        let Ok(ParameterStatus { name, value }) = ParameterStatus::parse(body) else {
+            return;
+        };
+        let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value)) else {
+            return;
+        };
         let server = &mut self.servers[index];
         if server.parameters.value(name) != Some(value) {
-            server.parameters = self.shared.interner.intern(server.parameters.with(name, value, Origin::Reported));
+            server.parameters =
+                self.shared
+                    .interner
+                    .intern(server.parameters.with(name, value, Origin::Reported));
         }
-        let Some(client) = server.client() else { return };
+        let Some(client) = server.client() else {
+            return;
+        };
         let client = &mut self.clients[client];
         if client.parameters.value(name) != Some(value) {
-            client.parameters = self.shared.interner.intern(client.parameters.with(name, value, Origin::Reported));
+            client.parameters =
+                self.shared
+                    .interner
+                    .intern(client.parameters.with(name, value, Origin::Reported));
             if own {
-                wire::write::parameter_status(&mut aside.to_client, name.as_bytes(), value.as_bytes());
+                wire::write::parameter_status(
+                    &mut aside.to_client,
+                    name.as_bytes(),
+                    value.as_bytes(),
+                );
             }
         }
         if *client.parameters == *server.parameters {
@@ -317,7 +433,11 @@ fn in_transit(transit: &mut Transit, from: &mut usize, at: usize, len: usize) ->
         }
         Transit::Drop(left) => {
             let dropped = left.min(len - at);
-            *transit = if left == dropped { Transit::NONE } else { Transit::Drop(left - dropped) };
+            *transit = if left == dropped {
+                Transit::NONE
+            } else {
+                Transit::Drop(left - dropped)
+            };
             *from = at + dropped;
             dropped
         }

@@ -70,7 +70,9 @@ impl Server {
         drop(settings);
         let server = Server {
             connection: Connection::new(new.socket),
-            duty: Duty::Idle { since: new.connected_at },
+            duty: Duty::Idle {
+                since: new.connected_at,
+            },
             conversation: Conversation::new(statements_max),
             pool: new.pool,
             parameters: new.parameters,
@@ -106,7 +108,11 @@ impl Server {
 
     /// RECONNECT or a changed configuration has made it out of date.
     pub fn is_outdated(&self) -> bool {
-        self.generation != self.pool.generation.load(std::sync::atomic::Ordering::Relaxed)
+        self.generation
+            != self
+                .pool
+                .generation
+                .load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Older than server_lifetime, shortened by its share of the jitter.
@@ -115,14 +121,26 @@ impl Server {
     }
 
     /// What a cancel request for its running query needs. Until that is dropped, no other client gets the connection.
-    pub fn cancel_target(&mut self, shared: &Arc<Shared>, worker: usize, index: usize) -> CancelTarget {
+    pub fn cancel_target(
+        &mut self,
+        shared: &Arc<Shared>,
+        worker: usize,
+        index: usize,
+    ) -> CancelTarget {
         self.cancels += 1;
-        let server = ServerKey { index: index as u32, serial: self.serial };
+        let server = ServerKey {
+            index: index as u32,
+            serial: self.serial,
+        };
         CancelTarget {
             address: Arc::clone(&self.address),
             pid: self.pid,
             key: self.key.clone(),
-            hold: CancelHold { shared: Arc::clone(shared), worker, server },
+            hold: CancelHold {
+                shared: Arc::clone(shared),
+                worker,
+                server,
+            },
         }
     }
 
@@ -136,7 +154,11 @@ impl Server {
             connected_at: self.connected_at,
             request_at: self.request_at,
             client,
-            application_name: self.parameters.value("application_name").unwrap_or_default().into(),
+            application_name: self
+                .parameters
+                .value("application_name")
+                .unwrap_or_default()
+                .into(),
             pid: self.pid,
             prepared_statements: self.conversation.prepared_statements(),
             close_needed: self.is_outdated(),

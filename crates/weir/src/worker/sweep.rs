@@ -5,8 +5,8 @@ use super::client::{Noticed, Phase};
 use super::local_pool::{LocalPool, Wished};
 use super::server::{Duty, Server};
 use super::{Owner, Worker};
-use pooling::ledger::PoolId;
 use pooling::Time;
+use pooling::ledger::PoolId;
 use std::time::Duration;
 use wire::backend::TransactionStatus;
 use wire::{Report, Severity, SqlState};
@@ -23,7 +23,12 @@ enum Due {
 
 impl Worker {
     pub(super) fn sweep(&mut self) {
-        let pools: Vec<PoolId> = self.pools.iter().flatten().map(|pool| pool.shared.id).collect();
+        let pools: Vec<PoolId> = self
+            .pools
+            .iter()
+            .flatten()
+            .map(|pool| pool.shared.id)
+            .collect();
         for id in pools {
             self.sweep_waiting(id);
             self.renew_requests(id);
@@ -38,19 +43,37 @@ impl Worker {
     fn sweep_waiting(&mut self, id: PoolId) {
         let now = self.now;
         let Some(pool) = self.pool(id) else { return };
-        let waited = |since: Time, limit: Option<Duration>| limit.is_some_and(|limit| now.since(since) >= limit);
-        let (timeout, notify) = (pool.settings.query_wait_timeout, pool.settings.query_wait_notify);
+        let waited = |since: Time, limit: Option<Duration>| {
+            limit.is_some_and(|limit| now.since(since) >= limit)
+        };
+        let (timeout, notify) = (
+            pool.settings.query_wait_timeout,
+            pool.settings.query_wait_notify,
+        );
         let due = |pool: &LocalPool, limit| {
-            pool.waiting.iter().take_while(|waiter| waited(waiter.since, limit)).map(|waiter| waiter.client).collect::<Vec<_>>()
+            pool.waiting
+                .iter()
+                .take_while(|waiter| waited(waiter.since, limit))
+                .map(|waiter| waiter.client)
+                .collect::<Vec<_>>()
         };
         let (expired, to_notify) = (due(pool, timeout), due(pool, notify));
         let cause = pool.shared.last_error.load_full();
         for client in expired {
-            let detail = cause.as_ref().map(|error| format!("The latest attempt to connect to the server failed: {}", error.message));
+            let detail = cause.as_ref().map(|error| {
+                format!(
+                    "The latest attempt to connect to the server failed: {}",
+                    error.message
+                )
+            });
             let report = Report {
                 detail: detail.as_deref(),
                 hint: Some("SHOW POOLS on the console says who holds the server connections."),
-                ..Report::new(Severity::Fatal, SqlState::TOO_MANY_CONNECTIONS, "query_wait_timeout: no server connection became free in time")
+                ..Report::new(
+                    Severity::Fatal,
+                    SqlState::TOO_MANY_CONNECTIONS,
+                    "query_wait_timeout: no server connection became free in time",
+                )
             };
             self.dismiss_with(client, &report);
         }
@@ -61,12 +84,28 @@ impl Worker {
 
     fn notify_waiting(&mut self, index: usize) {
         let client = &mut self.clients[index];
-        let Phase::Waiting { since, noticed: Noticed::No } = client.phase else { return };
-        client.phase = Phase::Waiting { since, noticed: Noticed::Yes };
+        let Phase::Waiting {
+            since,
+            noticed: Noticed::No,
+        } = client.phase
+        else {
+            return;
+        };
+        client.phase = Phase::Waiting {
+            since,
+            noticed: Noticed::Yes,
+        };
         let mut notice = Vec::new();
         let text = "No server connection available, client being queued";
-        wire::write::notice_response(&mut notice, &Report::new(Severity::Notice, SqlState::SUCCESSFUL_COMPLETION, text));
-        self.outbox.say(&mut client.connection.ticket, Owner::Client(index).token(), &notice);
+        wire::write::notice_response(
+            &mut notice,
+            &Report::new(Severity::Notice, SqlState::SUCCESSFUL_COMPLETION, text),
+        );
+        self.outbox.say(
+            &mut client.connection.ticket,
+            Owner::Client(index).token(),
+            &notice,
+        );
     }
 
     /// Clients that still wait ask again: a reserve may have opened, PostgreSQL may be back. A wish that nobody needs any more is taken back.
@@ -106,7 +145,11 @@ impl Worker {
 
     fn sweep_clients(&mut self) {
         let now = self.now;
-        let wanted = self.pools.iter().flatten().any(|pool| pool.settings.client_idle_timeout.is_some());
+        let wanted = self
+            .pools
+            .iter()
+            .flatten()
+            .any(|pool| pool.settings.client_idle_timeout.is_some());
         if !wanted {
             return;
         }
@@ -116,34 +159,53 @@ impl Worker {
             .filter(|(_, client)| client.phase == Phase::Idle)
             .filter(|(_, client)| {
                 let pool = self.pools[client.pool().0 as usize].as_deref();
-                pool.and_then(|pool| pool.settings.client_idle_timeout).is_some_and(|limit| now.since(client.active_at) >= limit)
+                pool.and_then(|pool| pool.settings.client_idle_timeout)
+                    .is_some_and(|limit| now.since(client.active_at) >= limit)
             })
             .map(|(index, _)| index)
             .collect();
         for client in expired {
-            self.dismiss(client, SqlState::IDLE_SESSION_TIMEOUT, "client_idle_timeout");
+            self.dismiss(
+                client,
+                SqlState::IDLE_SESSION_TIMEOUT,
+                "client_idle_timeout",
+            );
         }
     }
 }
 
 fn due(server: &Server, pool: &LocalPool, open: impl Fn(&Server) -> u32, now: Time) -> Option<Due> {
     let settings = &pool.settings;
-    let over = |since: Time, limit: Option<Duration>| limit.is_some_and(|limit| now.since(since) >= limit);
+    let over =
+        |since: Time, limit: Option<Duration>| limit.is_some_and(|limit| now.since(since) >= limit);
     match server.duty {
         Duty::Idle { since } => idle_due(server, pool, since, open, now),
         Duty::Tested { since } | Duty::Reset { since } => {
-            over(since, settings.server_connect_timeout).then_some(Due::Close("server_check_query or server_reset_query was not answered"))
+            over(since, settings.server_connect_timeout).then_some(Due::Close(
+                "server_check_query or server_reset_query was not answered",
+            ))
         }
-        Duty::Abandoned { deadline } => (now >= deadline).then_some(Due::Close("abandoned_query_timeout")),
+        Duty::Abandoned { deadline } => {
+            (now >= deadline).then_some(Due::Close("abandoned_query_timeout"))
+        }
         Duty::Leased { .. } => {
             let busy = server.conversation.is_busy();
             let in_transaction = busy || server.conversation.status() != TransactionStatus::Idle;
             if busy && over(server.request_at, settings.query_timeout) {
                 Some(Due::EndClient(SqlState::QUERY_CANCELED, "query_timeout"))
             } else if in_transaction && over(server.transaction_at, settings.transaction_timeout) {
-                Some(Due::EndClient(SqlState::TRANSACTION_TIMEOUT, "transaction_timeout"))
-            } else if in_transaction && !busy && over(server.ready_at, settings.idle_transaction_timeout) {
-                Some(Due::EndClient(SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, "idle_transaction_timeout"))
+                Some(Due::EndClient(
+                    SqlState::TRANSACTION_TIMEOUT,
+                    "transaction_timeout",
+                ))
+            } else if in_transaction
+                && !busy
+                && over(server.ready_at, settings.idle_transaction_timeout)
+            {
+                Some(Due::EndClient(
+                    SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                    "idle_transaction_timeout",
+                ))
             } else {
                 None
             }
@@ -152,12 +214,22 @@ fn due(server: &Server, pool: &LocalPool, open: impl Fn(&Server) -> u32, now: Ti
     }
 }
 
-fn idle_due(server: &Server, pool: &LocalPool, since: Time, open: impl Fn(&Server) -> u32, now: Time) -> Option<Due> {
+fn idle_due(
+    server: &Server,
+    pool: &LocalPool,
+    since: Time,
+    open: impl Fn(&Server) -> u32,
+    now: Time,
+) -> Option<Due> {
     let settings = &pool.settings;
     let spread = 1.0 - settings.server_lifetime_jitter * server.jitter;
     let idle_for = |limit: Duration| now.since(since) >= limit.mul_f64(spread);
     let may_go = || open(server) > settings.min_pool_size;
-    if server.is_over_age(settings.server_lifetime, settings.server_lifetime_jitter, now) {
+    if server.is_over_age(
+        settings.server_lifetime,
+        settings.server_lifetime_jitter,
+        now,
+    ) {
         Some(Due::Close("server_lifetime"))
     } else if settings.server_idle_timeout.is_some_and(idle_for) && may_go() {
         Some(Due::Close("server_idle_timeout"))
