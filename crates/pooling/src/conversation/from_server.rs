@@ -303,14 +303,14 @@ impl Conversation {
         let within = end.unwrap_or(self.expected.len());
         for expected in self.expected.iter_mut().take(within).filter(|expected| matches!(expected, Expected::Sync)) {
             *expected = Expected::IgnoredSync;
-            self.series = Series::Open;
         }
         if let Some(end) = end {
             self.copy_in = CopyIn::Ended;
             self.expected.remove(end);
         }
-        if self.expected.iter().skip(within).any(|expected| matches!(expected, Expected::Sync)) {
-            self.series = Series::Closed;
+        let by_execute = matches!(self.expected.front(), Some(Expected::Execute(_)));
+        if by_execute && !self.expected.iter().any(|expected| matches!(expected, Expected::Sync)) {
+            self.series = Series::Open;
         }
         Ok(Reply::PASS)
     }

@@ -147,7 +147,11 @@ impl Batch<'_> {
             return;
         }
         self.touched.insert(name);
-        let text = self.text();
+        let mut text = self.text();
+        if !name.is_empty() && matches!(&text[..], b"commit" | b"rollback") {
+            // Given twice in a failed transaction it is refused for the one or the other reason.
+            text = b"rows of an end".to_vec();
+        }
         if text == b"begin" {
             self.certain = Certain::No;
         }
@@ -163,6 +167,8 @@ impl Batch<'_> {
         write::parse(&mut self.out, b"", b"deallocate all", NO_TYPES);
         write::bind(&mut self.out, b"planned", b"", NO_VALUES);
         write::execute(&mut self.out, b"planned", 0);
+        // Executed again later, where it may be skipped, it would not be known what it did.
+        write::parse(&mut self.out, b"", b"rows after it", NO_TYPES);
         self.series();
     }
 

@@ -453,7 +453,12 @@ impl World {
             self.tally.doubtful += 1;
             *server = new_server();
         } else {
-            assert!(server.backend.is_at_rest(&server.arrived), "the server is not done with its client: {}", server.backend.describe_rest());
+            assert!(
+                server.backend.is_at_rest(&server.arrived),
+                "the server is not done with its client: {} after{}",
+                server.backend.describe_rest(),
+                server.said
+            );
         }
         match self.waiting.pop_front() {
             Some(client) => {
