@@ -39,7 +39,10 @@ impl Backoff {
     /// The wait doubles with each failure up to the longest, and between half and all of it is used.
     pub fn failed(&mut self, now: Time, bounds: Bounds, jitter: f64) {
         let doublings = self.failures.min(20);
-        let wait = bounds.first.saturating_mul(1 << doublings).min(bounds.longest);
+        let wait = bounds
+            .first
+            .saturating_mul(1 << doublings)
+            .min(bounds.longest);
         self.failures = self.failures.saturating_add(1);
         self.retry_at = Some(now.after(wait.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0))));
     }
@@ -51,7 +54,10 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_longest_and_a_success_ends_them() {
-        let bounds = Bounds { first: Duration::from_millis(100), longest: Duration::from_secs(2) };
+        let bounds = Bounds {
+            first: Duration::from_millis(100),
+            longest: Duration::from_secs(2),
+        };
         let mut backoff = Backoff::default();
         let waits: Vec<u64> = (0..7)
             .map(|_| {

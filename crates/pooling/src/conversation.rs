@@ -14,7 +14,8 @@ pub use from_client::ClientSide;
 pub use from_server::Reply;
 
 use crate::statements::{
-    ClientStatements, Forgotten, Progress, Segment, ServerStatements, Standing, Statement, StatementId, write_close, write_marker,
+    ClientStatements, Forgotten, Progress, Segment, ServerStatements, Standing, Statement,
+    StatementId, write_close, write_marker,
 };
 use expected::{Expected, Parsed, ParsedFor};
 use std::collections::VecDeque;
@@ -31,7 +32,9 @@ pub struct Aside {
 /// What becomes of a message: its first `skip` bytes are left out, the rest is passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Passage {
-    Pass { skip: usize },
+    Pass {
+        skip: usize,
+    },
     /// More of the message is needed to decide.
     Incomplete,
 }
@@ -58,9 +61,14 @@ pub enum Event {
     /// The body is the error that a query of the pooler's own met.
     OwnFailed(Own),
     /// A query of the pooler's own is answered.
-    OwnDone { own: Own, failed: bool },
+    OwnDone {
+        own: Own,
+        failed: bool,
+    },
     /// The body is a ParameterStatus; it was passed on only if no query of the pooler's own is running.
-    ParameterStatus { own: bool },
+    ParameterStatus {
+        own: bool,
+    },
     /// The server dropped all that a session can set.
     SessionReset,
 }
@@ -88,7 +96,10 @@ enum Flow {
 enum UnnamedIs {
     SomebodyElses,
     /// The client's in this lease, be it none; and the segment in which it was made so.
-    TheClients { statement: Option<Arc<Statement>>, since: Segment },
+    TheClients {
+        statement: Option<Arc<Statement>>,
+        since: Segment,
+    },
 }
 
 /// Whether the server keeps a transaction open until a Sync comes, which has not been sent.
@@ -208,7 +219,10 @@ impl Conversation {
             Prepared::Shared(statements) => Some(statements.iter(self.progress)),
             Prepared::Raw => None,
         };
-        shared.into_iter().flatten().map(|(name, standing)| (name.to_vec(), standing))
+        shared
+            .into_iter()
+            .flatten()
+            .map(|(name, standing)| (name.to_vec(), standing))
     }
 
     /// Replies that are noted as owed.
@@ -227,13 +241,20 @@ impl Conversation {
     /// Ends what a client that is gone has left open, so that the server comes back to ReadyForQuery: a COPY is failed, also one that
     /// the server has not begun yet (outside of one it ignores CopyFail), and an extended conversation gets its Sync.
     pub fn wind_up(&mut self, to_server: &mut Vec<u8>) {
-        let may_begin = self.copy_in == CopyIn::No && self.expected.iter().any(Expected::is_execution);
+        let may_begin =
+            self.copy_in == CopyIn::No && self.expected.iter().any(Expected::is_execution);
         if may_begin || self.copy_in == CopyIn::Running {
             wire::write::copy_fail(to_server, b"client is gone");
             self.copy_end();
         }
-        let unanswered = self.expected.iter().rev().take_while(|expected| !matches!(expected, Expected::Sync));
-        let awaits_sync = unanswered.into_iter().any(|expected| expected.opens_series() || expected.is_synthetic());
+        let unanswered = self
+            .expected
+            .iter()
+            .rev()
+            .take_while(|expected| !matches!(expected, Expected::Sync));
+        let awaits_sync = unanswered
+            .into_iter()
+            .any(|expected| expected.opens_series() || expected.is_synthetic());
         if awaits_sync || self.series == Series::Open || self.flow == Flow::Skipping {
             wire::write::sync(to_server);
             self.sync();
@@ -282,7 +303,13 @@ impl Conversation {
         }
     }
 
-    fn prepare(&mut self, statement: &Arc<Statement>, standing: Standing, parsed_for: ParsedFor, to_server: &mut Vec<u8>) {
+    fn prepare(
+        &mut self,
+        statement: &Arc<Statement>,
+        standing: Standing,
+        parsed_for: ParsedFor,
+        to_server: &mut Vec<u8>,
+    ) {
         let is_leaving = |expected: &Expected| matches!(expected, Expected::CloseShared(id) if **id == statement.id);
         if standing != Standing::Absent || self.expected.iter().any(is_leaving) {
             self.close_shared(statement.id, to_server);
@@ -307,7 +334,11 @@ impl Conversation {
 
     fn expect_parse(&mut self, statement: &Arc<Statement>, parsed_for: ParsedFor) {
         let since = self.progress.sent;
-        self.expect(Expected::Parse(Box::new(Parsed { statement: Arc::clone(statement), parsed_for, since })));
+        self.expect(Expected::Parse(Box::new(Parsed {
+            statement: Arc::clone(statement),
+            parsed_for,
+            since,
+        })));
     }
 
     /// Gives the replies that the pooler makes itself and whose turn has come.

@@ -60,7 +60,10 @@ impl Both {
                 self.conversation.begin_lease();
             }
             3 if self.statements.take().is_some() => self.conversation.wind_up(&mut Vec::new()),
-            4 if self.conversation.is_settled() => self.conversation.own_query(Own::Reset, b"RESET ALL", &mut Vec::new()),
+            4 if self.conversation.is_settled() => {
+                self.conversation
+                    .own_query(Own::Reset, b"RESET ALL", &mut Vec::new())
+            }
             _ => {}
         }
         self.check();
@@ -69,31 +72,55 @@ impl Both {
 
     fn check(&self) {
         let conversation = &self.conversation;
-        assert!(!conversation.is_settled() || (conversation.owed() == 0 && !conversation.is_busy()));
+        assert!(
+            !conversation.is_settled() || (conversation.owed() == 0 && !conversation.is_busy())
+        );
         assert!(conversation.owed() <= OWED_PER_MESSAGE * self.messages);
         assert!(conversation.statements().count() <= OWED_PER_MESSAGE * self.messages);
     }
 
     fn client_message(&mut self) -> Result<bool, Violation> {
-        let (Some(header), Some(statements)) = (Header::peek(&self.from_client)?, &mut self.statements) else { return Ok(false) };
+        let (Some(header), Some(statements)) =
+            (Header::peek(&self.from_client)?, &mut self.statements)
+        else {
+            return Ok(false);
+        };
         let mut aside = Aside::default();
-        let side = ClientSide { statements, cache: &mut self.cache };
+        let side = ClientSide {
+            statements,
+            cache: &mut self.cache,
+        };
         let body = self.from_client.get(Header::SIZE..).unwrap_or_default();
-        let passage = self.conversation.client_message(side, header, body, &mut aside)?;
+        let passage = self
+            .conversation
+            .client_message(side, header, body, &mut aside)?;
         self.messages += 1;
         let whole = self.from_client.len() >= header.total();
-        assert!(aside.to_server.len() <= 400 + 80 * self.conversation.owed() + 4 * self.from_client.len() + self.cache.bytes());
+        assert!(
+            aside.to_server.len()
+                <= 400
+                    + 80 * self.conversation.owed()
+                    + 4 * self.from_client.len()
+                    + self.cache.bytes()
+        );
         Ok(take(&mut self.from_client, passage, header, whole))
     }
 
     fn server_message(&mut self) -> Result<bool, Violation> {
-        let Some(header) = Header::peek(&self.from_server)? else { return Ok(false) };
+        let Some(header) = Header::peek(&self.from_server)? else {
+            return Ok(false);
+        };
         let mut aside = Aside::default();
         let body = self.from_server.get(Header::SIZE..).unwrap_or_default();
-        let reply = self.conversation.server_message(self.statements.as_mut(), header, body, &mut aside)?;
+        let reply =
+            self.conversation
+                .server_message(self.statements.as_mut(), header, body, &mut aside)?;
         let whole = self.from_server.len() >= header.total();
         assert!(aside.to_server.is_empty());
-        assert!(reply.passage != Passage::Incomplete || (aside.to_client.is_empty() && reply.event == Event::Nothing));
+        assert!(
+            reply.passage != Passage::Incomplete
+                || (aside.to_client.is_empty() && reply.event == Event::Nothing)
+        );
         Ok(take(&mut self.from_server, reply.passage, header, whole))
     }
 }
@@ -102,7 +129,9 @@ impl Both {
 fn take(bytes: &mut Vec<u8>, passage: Passage, header: Header, whole: bool) -> bool {
     match passage {
         Passage::Pass { skip } => {
-            assert!(skip <= header.total() && (whole || skip <= bytes.len() || skip == header.total()));
+            assert!(
+                skip <= header.total() && (whole || skip <= bytes.len() || skip == header.total())
+            );
             bytes.drain(..header.total().min(bytes.len()));
             whole
         }

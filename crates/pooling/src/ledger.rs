@@ -82,14 +82,20 @@ impl Accounts {
     }
 
     fn open_for(&self, name: &str) -> u32 {
-        self.numbers.get(name).map_or(0, |&number| self.open[number])
+        self.numbers
+            .get(name)
+            .map_or(0, |&number| self.open[number])
     }
 }
 
 impl Ledger {
     pub fn add_pool(&mut self, database: &str, user: &str, limits: Limits) -> PoolId {
-        let account =
-            PoolAccount { database: self.databases.number(database), user: self.users.number(user), limits, open: 0 };
+        let account = PoolAccount {
+            database: self.databases.number(database),
+            user: self.users.number(user),
+            limits,
+            open: 0,
+        };
         self.pools.push(account);
         PoolId((self.pools.len() - 1) as u32)
     }
@@ -106,7 +112,9 @@ impl Ledger {
         match answer {
             Ok(()) => self.open(wish.pool),
             Err(_) => {
-                let at = self.wishes.partition_point(|other| other.since <= wish.since);
+                let at = self
+                    .wishes
+                    .partition_point(|other| other.since <= wish.since);
                 self.wishes.insert(at, wish);
             }
         }
@@ -122,10 +130,12 @@ impl Ledger {
 
     /// The clients of this pool and worker no longer need another connection.
     pub fn withdraw(&mut self, pool: PoolId, worker: usize) {
-        self.wishes.retain(|wish| (wish.pool, wish.worker) != (pool, worker));
+        self.wishes
+            .retain(|wish| (wish.pool, wish.worker) != (pool, worker));
     }
 
-    /// Gives a place back. The oldest wish that can be met now is met, its place taken, and returned.
+    /// Gives a place back. The oldest wish that can be met now is met, its place taken, and returned. The place may have stood in the way
+    /// of more than one (by its database for one pool, by its user for another): ask `grant` until there is none.
     #[must_use = "the place of the wish is taken"]
     pub fn release(&mut self, pool: PoolId, now: Time) -> Option<Wish> {
         let account = &mut self.pools[pool.0 as usize];
@@ -137,7 +147,10 @@ impl Ledger {
 
     /// Meets the oldest wish that can be met now, after limits have changed or time has opened a reserve.
     pub fn grant(&mut self, now: Time) -> Option<Wish> {
-        let at = self.wishes.iter().position(|wish| self.may_open(wish.pool, now.since(wish.since)).is_ok())?;
+        let at = self
+            .wishes
+            .iter()
+            .position(|wish| self.may_open(wish.pool, now.since(wish.since)).is_ok())?;
         let wish = self.wishes.remove(at)?;
         self.open(wish.pool);
         Some(wish)
@@ -146,29 +159,38 @@ impl Ledger {
     /// Whether an older wish of another pool would be met if this pool gave up a connection.
     pub fn owed_elsewhere(&self, pool: PoolId, older_than: Time) -> bool {
         let account = &self.pools[pool.0 as usize];
-        self.wishes.iter().take_while(|wish| wish.since < older_than).any(|wish| {
-            let other = &self.pools[wish.pool.0 as usize];
-            wish.pool != pool
-                && match self.may_open(wish.pool, Duration::ZERO) {
-                    Err(Limit::Database) => other.database == account.database,
-                    Err(Limit::User) => other.user == account.user,
-                    _ => false,
-                }
-        })
+        self.wishes
+            .iter()
+            .take_while(|wish| wish.since < older_than)
+            .any(|wish| {
+                let other = &self.pools[wish.pool.0 as usize];
+                wish.pool != pool
+                    && match self.may_open(wish.pool, Duration::ZERO) {
+                        Err(Limit::Database) => other.database == account.database,
+                        Err(Limit::User) => other.user == account.user,
+                        _ => false,
+                    }
+            })
     }
 
     /// The pools that could give up a connection for `pool`, which met `limit`.
     pub fn rivals(&self, pool: PoolId, limit: Limit) -> impl Iterator<Item = PoolId> {
-        let (database, user) = (self.pools[pool.0 as usize].database, self.pools[pool.0 as usize].user);
-        self.pools.iter().enumerate().filter_map(move |(number, other)| {
-            let shares = match limit {
-                Limit::Pool => false,
-                Limit::Database => other.database == database,
-                Limit::User => other.user == user,
-            };
-            let id = PoolId(number as u32);
-            (shares && id != pool && other.open > 0).then_some(id)
-        })
+        let (database, user) = (
+            self.pools[pool.0 as usize].database,
+            self.pools[pool.0 as usize].user,
+        );
+        self.pools
+            .iter()
+            .enumerate()
+            .filter_map(move |(number, other)| {
+                let shares = match limit {
+                    Limit::Pool => false,
+                    Limit::Database => other.database == database,
+                    Limit::User => other.user == user,
+                };
+                let id = PoolId(number as u32);
+                (shares && id != pool && other.open > 0).then_some(id)
+            })
     }
 
     pub fn wishes(&self) -> usize {
@@ -188,8 +210,17 @@ impl Ledger {
     }
 
     fn may_open(&self, pool: PoolId, waited: Duration) -> Result<(), Limit> {
-        let PoolAccount { database, user, limits, open } = &self.pools[pool.0 as usize];
-        let reserve = if waited >= limits.reserve_after { limits.reserve } else { 0 };
+        let PoolAccount {
+            database,
+            user,
+            limits,
+            open,
+        } = &self.pools[pool.0 as usize];
+        let reserve = if waited >= limits.reserve_after {
+            limits.reserve
+        } else {
+            0
+        };
         let room = |open: u32, limit: u32| limit == 0 || open < limit;
         if limits.pool != 0 && !room(*open, limits.pool.saturating_add(reserve)) {
             Err(Limit::Pool)
@@ -217,11 +248,21 @@ mod tests {
     const SECOND: u64 = 1_000_000;
 
     fn limits(pool: u32, reserve: u32, database: u32, user: u32) -> Limits {
-        Limits { pool, reserve, reserve_after: Duration::from_secs(5), database, user }
+        Limits {
+            pool,
+            reserve,
+            reserve_after: Duration::from_secs(5),
+            database,
+            user,
+        }
     }
 
     fn wish(pool: PoolId, worker: usize, since: u64) -> Wish {
-        Wish { pool, worker, since: Time(since) }
+        Wish {
+            pool,
+            worker,
+            since: Time(since),
+        }
     }
 
     #[test]
@@ -229,9 +270,15 @@ mod tests {
         let mut ledger = Ledger::default();
         let pool = ledger.add_pool("db", "user", limits(1, 1, 0, 0));
         assert_eq!(ledger.request(wish(pool, 0, 0), Time(0)), Ok(()));
-        assert_eq!(ledger.request(wish(pool, 0, 0), Time(SECOND)), Err(Limit::Pool));
+        assert_eq!(
+            ledger.request(wish(pool, 0, 0), Time(SECOND)),
+            Err(Limit::Pool)
+        );
         assert_eq!(ledger.request(wish(pool, 0, 0), Time(5 * SECOND)), Ok(()));
-        assert_eq!(ledger.request(wish(pool, 0, 0), Time(9 * SECOND)), Err(Limit::Pool));
+        assert_eq!(
+            ledger.request(wish(pool, 0, 0), Time(9 * SECOND)),
+            Err(Limit::Pool)
+        );
         assert_eq!(ledger.open_in_pool(pool), 2);
     }
 
@@ -244,7 +291,10 @@ mod tests {
         for pool in [a, a, elsewhere] {
             assert_eq!(ledger.request(wish(pool, 0, 0), Time(0)), Ok(()));
         }
-        assert_eq!(ledger.request(wish(elsewhere, 0, 1), Time(1)), Err(Limit::Pool));
+        assert_eq!(
+            ledger.request(wish(elsewhere, 0, 1), Time(1)),
+            Err(Limit::Pool)
+        );
         assert_eq!(ledger.request(wish(a, 1, 3), Time(3)), Err(Limit::Pool));
         assert_eq!(ledger.request(wish(b, 0, 2), Time(3)), Err(Limit::Database));
         assert!(ledger.owed_elsewhere(a, Time(3)) && !ledger.owed_elsewhere(elsewhere, Time(3)));
@@ -254,6 +304,29 @@ mod tests {
         assert_eq!(ledger.release(b, Time(5)), Some(wish(a, 1, 3)));
         assert_eq!(ledger.release(a, Time(6)), None);
         assert_eq!((ledger.wishes(), ledger.open_for_user("a")), (1, 2));
+    }
+
+    #[test]
+    fn one_place_may_help_two_wishes() {
+        let mut ledger = Ledger::default();
+        let given = ledger.add_pool("db", "user", limits(0, 0, 1, 1));
+        let by_database = ledger.add_pool("db", "other", limits(0, 0, 1, 1));
+        let by_user = ledger.add_pool("other", "user", limits(0, 0, 1, 1));
+        assert_eq!(ledger.try_open(given), Ok(()));
+        assert_eq!(
+            ledger.request(wish(by_database, 0, 1), Time(1)),
+            Err(Limit::Database)
+        );
+        assert_eq!(
+            ledger.request(wish(by_user, 0, 2), Time(2)),
+            Err(Limit::User)
+        );
+        assert_eq!(
+            ledger.release(given, Time(3)),
+            Some(wish(by_database, 0, 1))
+        );
+        assert_eq!(ledger.grant(Time(3)), Some(wish(by_user, 0, 2)));
+        assert_eq!(ledger.grant(Time(3)), None);
     }
 
     #[test]

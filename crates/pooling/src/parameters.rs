@@ -29,8 +29,14 @@ pub struct Parameters {
 }
 
 /// Reported, but facts about the server rather than settings: nobody can put them back.
-const FACTS: [&str; 6] =
-    ["in_hot_standby", "integer_datetimes", "is_superuser", "server_encoding", "server_version", "session_authorization"];
+const FACTS: [&str; 6] = [
+    "in_hot_standby",
+    "integer_datetimes",
+    "is_superuser",
+    "server_encoding",
+    "server_version",
+    "session_authorization",
+];
 
 /// The value of a parameter that nobody knows: no real value equals it, since they hold no NUL.
 const UNKNOWN: &str = "\0";
@@ -38,7 +44,11 @@ const UNKNOWN: &str = "\0";
 impl Parameters {
     /// The parameters a server reported at log-in.
     pub fn reported<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Parameters {
-        pairs.into_iter().fold(Parameters::default(), |all, (name, value)| all.with(name, value, Origin::Reported))
+        pairs
+            .into_iter()
+            .fold(Parameters::default(), |all, (name, value)| {
+                all.with(name, value, Origin::Reported)
+            })
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Parameter> {
@@ -59,17 +69,31 @@ impl Parameters {
                     entries[at].origin = origin;
                 }
             }
-            Err(at) => entries.insert(at, Parameter { name: name.into(), value: value.into(), origin }),
+            Err(at) => entries.insert(
+                at,
+                Parameter {
+                    name: name.into(),
+                    value: value.into(),
+                    origin,
+                },
+            ),
         }
-        Parameters { entries: entries.into() }
+        Parameters {
+            entries: entries.into(),
+        }
     }
 
     /// What a client that asked for `startup` may expect of a server that greets with `self`.
-    pub fn for_client<'a>(&self, startup: impl IntoIterator<Item = (&'a str, &'a str)>) -> Parameters {
+    pub fn for_client<'a>(
+        &self,
+        startup: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Parameters {
         startup
             .into_iter()
             .filter(|(name, _)| !is_fact(name))
-            .fold(self.clone(), |all, (name, value)| all.with(name, value, Origin::Startup))
+            .fold(self.clone(), |all, (name, value)| {
+                all.with(name, value, Origin::Startup)
+            })
     }
 
     /// What is left after RESET or DISCARD ALL on a server connection: what the server reports, and nothing is known of the rest, since
@@ -85,15 +109,22 @@ impl Parameters {
     /// Appends the SQL that turns a session with `self` into one with `target`; false if there is nothing to do.
     pub fn replay(&self, target: &Parameters, sql: &mut Vec<u8>) -> bool {
         let before = sql.len();
-        for stale in self.entries.iter().filter(|p| p.origin == Origin::Startup && target.value(&p.name).is_none()) {
+        for stale in self
+            .entries
+            .iter()
+            .filter(|p| p.origin == Origin::Startup && target.value(&p.name).is_none())
+        {
             sql.extend_from_slice(b"RESET ");
             wire::quote_identifier(sql, stale.name.as_bytes());
             sql.push(b';');
         }
         let differs = |p: &&Parameter| !is_fact(&p.name) && self.value(&p.name) != Some(&p.value);
         // What follows the change of client_encoding would be spelled in the new one.
-        let (encoding, others): (Vec<_>, Vec<_>) =
-            target.entries.iter().filter(differs).partition(|p| p.name.eq_ignore_ascii_case("client_encoding"));
+        let (encoding, others): (Vec<_>, Vec<_>) = target
+            .entries
+            .iter()
+            .filter(differs)
+            .partition(|p| p.name.eq_ignore_ascii_case("client_encoding"));
         for wanted in others.into_iter().chain(encoding) {
             wanted.set_statement(sql);
         }
@@ -101,7 +132,8 @@ impl Parameters {
     }
 
     fn position(&self, name: &str) -> Result<usize, usize> {
-        self.entries.binary_search_by(|p| compare_ignoring_case(&p.name, name))
+        self.entries
+            .binary_search_by(|p| compare_ignoring_case(&p.name, name))
     }
 }
 
@@ -109,7 +141,8 @@ impl Parameter {
     /// A reported parameter takes a plain SET; lists of quoted names (search_path) and unknown ones go through set_config,
     /// which takes the text as the startup packet would.
     fn set_statement(&self, sql: &mut Vec<u8>) {
-        let plain = self.origin == Origin::Reported && !self.name.eq_ignore_ascii_case("search_path");
+        let plain =
+            self.origin == Origin::Reported && !self.name.eq_ignore_ascii_case("search_path");
         if plain {
             sql.extend_from_slice(b"SET ");
             wire::quote_identifier(sql, self.name.as_bytes());
@@ -148,7 +181,11 @@ fn is_fact(name: &str) -> bool {
 }
 
 fn compare_ignoring_case(a: &str, b: &str) -> std::cmp::Ordering {
-    let lower = |text: &str| text.bytes().map(|byte| byte.to_ascii_lowercase()).collect::<Vec<_>>();
+    let lower = |text: &str| {
+        text.bytes()
+            .map(|byte| byte.to_ascii_lowercase())
+            .collect::<Vec<_>>()
+    };
     lower(a).cmp(&lower(b))
 }
 
@@ -186,7 +223,11 @@ mod tests {
     use super::*;
 
     fn welcome() -> Parameters {
-        Parameters::reported([("server_version", "17.1"), ("TimeZone", "UTC"), ("client_encoding", "UTF8")])
+        Parameters::reported([
+            ("server_version", "17.1"),
+            ("TimeZone", "UTC"),
+            ("client_encoding", "UTF8"),
+        ])
     }
 
     fn replay(from: &Parameters, to: &Parameters) -> String {
@@ -206,7 +247,10 @@ mod tests {
         let server = welcome();
         let client = server.for_client([("timezone", "Europe/Berlin")]);
         assert_eq!(client.value("TimeZone"), Some("Europe/Berlin"));
-        assert_eq!(replay(&server, &client), "SET \"TimeZone\" TO 'Europe/Berlin';");
+        assert_eq!(
+            replay(&server, &client),
+            "SET \"TimeZone\" TO 'Europe/Berlin';"
+        );
         assert_eq!(replay(&client, &server), "SET \"TimeZone\" TO 'UTC';");
     }
 
@@ -214,7 +258,10 @@ mod tests {
     fn unreported_startup_parameters_are_set_and_reset() {
         let server = welcome();
         let client = server.for_client([("statement_timeout", "5s"), ("server_version", "1")]);
-        assert_eq!(replay(&server, &client), "SELECT pg_catalog.set_config('statement_timeout','5s',false);");
+        assert_eq!(
+            replay(&server, &client),
+            "SELECT pg_catalog.set_config('statement_timeout','5s',false);"
+        );
         assert_eq!(replay(&client, &server), "RESET \"statement_timeout\";");
     }
 
@@ -224,14 +271,26 @@ mod tests {
         let client = server.for_client([("statement_timeout", "5s"), ("timezone", "UTC")]);
         let reset = client.without_startup();
         assert_eq!(replay(&reset, &server), "RESET \"statement_timeout\";");
-        assert_eq!(replay(&reset, &client), "SELECT pg_catalog.set_config('statement_timeout','5s',false);");
-        assert_eq!(replay(&reset, &reset.with("TIMEZONE", "UTC", Origin::Reported)), "");
+        assert_eq!(
+            replay(&reset, &client),
+            "SELECT pg_catalog.set_config('statement_timeout','5s',false);"
+        );
+        assert_eq!(
+            replay(&reset, &reset.with("TIMEZONE", "UTC", Origin::Reported)),
+            ""
+        );
     }
 
     #[test]
     fn client_encoding_is_set_last() {
-        let server = welcome().with("application_name", "", Origin::Reported).with("DateStyle", "ISO", Origin::Reported);
-        let client = server.for_client([("Client_Encoding", "SJIS"), ("datestyle", "German"), ("TIMEZONE", "Asia/Tokyo")]);
+        let server = welcome()
+            .with("application_name", "", Origin::Reported)
+            .with("DateStyle", "ISO", Origin::Reported);
+        let client = server.for_client([
+            ("Client_Encoding", "SJIS"),
+            ("datestyle", "German"),
+            ("TIMEZONE", "Asia/Tokyo"),
+        ]);
         let expected = "SET \"DateStyle\" TO 'German';SET \"TimeZone\" TO 'Asia/Tokyo';SET \"client_encoding\" TO 'SJIS';";
         assert_eq!(replay(&server, &client), expected);
         let expected = "SET \"DateStyle\" TO 'ISO';SET \"TimeZone\" TO 'UTC';SET \"client_encoding\" TO 'UTF8';";
@@ -249,14 +308,28 @@ mod tests {
     #[test]
     fn names_differ_by_more_than_case() {
         let server = Parameters::reported([("B", "1"), ("a", "2"), ("C", "3")]);
-        assert_eq!(server.iter().map(|p| &*p.name).collect::<Vec<_>>(), ["a", "B", "C"]);
-        for (name, value) in [("A", Some("2")), ("b", Some("1")), ("c", Some("3")), ("d", None)] {
+        assert_eq!(
+            server.iter().map(|p| &*p.name).collect::<Vec<_>>(),
+            ["a", "B", "C"]
+        );
+        for (name, value) in [
+            ("A", Some("2")),
+            ("b", Some("1")),
+            ("c", Some("3")),
+            ("d", None),
+        ] {
             assert_eq!(server.value(name), value);
         }
         let changed = server.with("a", "9", Origin::Startup);
         assert_eq!((changed.iter().count(), changed.value("A")), (3, Some("9")));
         assert_eq!(replay(&changed, &server), "SET \"a\" TO '2';");
-        assert_eq!(replay(&server, &server.for_client([("IS_SUPERUSER", "on"), ("Server_Version", "1")])), "");
+        assert_eq!(
+            replay(
+                &server,
+                &server.for_client([("IS_SUPERUSER", "on"), ("Server_Version", "1")])
+            ),
+            ""
+        );
     }
 
     #[test]

@@ -48,7 +48,10 @@ impl Scope {
     /// Of a text, or as much of its front as [`Scope::LOOK_AT`]. What a comment or another command precedes is not recognised: the
     /// server's CommandComplete tells of it later.
     pub fn of(text: &[u8]) -> Scope {
-        let front = text.get(..Scope::LOOK_AT).unwrap_or(text).trim_ascii_start();
+        let front = text
+            .get(..Scope::LOOK_AT)
+            .unwrap_or(text)
+            .trim_ascii_start();
         if !matches!(front.first(), Some(b'd' | b'D')) {
             return Scope::Plain;
         }
@@ -56,7 +59,11 @@ impl Scope {
             .split(|byte| byte.is_ascii_whitespace() || matches!(byte, b';' | 0))
             .filter(|word| !word.is_empty())
             .map(<[u8]>::to_ascii_lowercase);
-        match (words.next().as_deref(), words.next().as_deref(), words.next().as_deref()) {
+        match (
+            words.next().as_deref(),
+            words.next().as_deref(),
+            words.next().as_deref(),
+        ) {
             (Some(b"deallocate" | b"discard"), Some(b"all"), _)
             | (Some(b"deallocate"), Some(b"prepare"), Some(b"all")) => Scope::DeallocatesAll,
             _ => Scope::Plain,
@@ -109,7 +116,13 @@ pub struct StatementCache {
 impl StatementCache {
     /// `key` is the process's own random key, the same for all caches of the process.
     pub fn new(key: [u8; 16], bytes_max: usize) -> StatementCache {
-        StatementCache { key, statements: HashMap::default(), bytes: 0, bytes_max, sweep_at: bytes_max }
+        StatementCache {
+            key,
+            statements: HashMap::default(),
+            bytes: 0,
+            bytes_max,
+            sweep_at: bytes_max,
+        }
     }
 
     pub fn intern(&mut self, text: &[u8], param_types: &[u8]) -> Arc<Statement> {
@@ -154,8 +167,13 @@ impl StatementCache {
 
     /// Drops what only the cache holds. What clients hold is theirs; the next sweep waits until as much again has come.
     fn sweep(&mut self) {
-        self.statements.retain(|_, statement| Arc::strong_count(statement) > 1);
-        self.bytes = self.statements.values().map(|statement| statement.size()).sum();
+        self.statements
+            .retain(|_, statement| Arc::strong_count(statement) > 1);
+        self.bytes = self
+            .statements
+            .values()
+            .map(|statement| statement.size())
+            .sum();
         self.sweep_at = self.bytes_max.max(self.bytes.saturating_mul(2));
     }
 }
@@ -178,11 +196,16 @@ pub struct Forgotten(Option<Box<Names>>);
 impl ClientStatements {
     #[inline]
     pub fn named(&self, name: &[u8]) -> Option<&Arc<Statement>> {
-        self.named.as_ref()?.get(name).map(|(statement, _)| statement)
+        self.named
+            .as_ref()?
+            .get(name)
+            .map(|(statement, _)| statement)
     }
 
     pub fn insert(&mut self, name: &[u8], statement: Arc<Statement>, since: Segment) {
-        self.named.get_or_insert_default().insert(name.into(), (statement, since));
+        self.named
+            .get_or_insert_default()
+            .insert(name.into(), (statement, since));
     }
 
     pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
@@ -196,7 +219,11 @@ impl ClientStatements {
 
     /// A name was not given after all; if it has been given anew since, that stays.
     pub fn take_back(&mut self, name: &[u8], since: Segment) {
-        let given = self.named.as_ref().and_then(|named| named.get(name)).is_some_and(|(_, given)| *given <= since);
+        let given = self
+            .named
+            .as_ref()
+            .and_then(|named| named.get(name))
+            .is_some_and(|(_, given)| *given <= since);
         if given {
             self.remove(name);
         }
@@ -204,7 +231,10 @@ impl ClientStatements {
 
     /// A name was not closed after all; if it has been given anew since, that stays.
     pub fn put_back(&mut self, name: &[u8], statement: Arc<Statement>, since: Segment) {
-        self.named.get_or_insert_default().entry(name.into()).or_insert((statement, since));
+        self.named
+            .get_or_insert_default()
+            .entry(name.into())
+            .or_insert((statement, since));
     }
 
     /// DEALLOCATE ALL is on its way.
@@ -239,17 +269,28 @@ impl ClientStatements {
 
     fn name_of(&self, server_name: &[u8]) -> Option<&[u8]> {
         let mut names = self.named.as_ref()?.iter();
-        names.find(|(_, (statement, _))| statement.name == server_name).map(|(name, _)| &**name)
+        names
+            .find(|(_, (statement, _))| statement.name == server_name)
+            .map(|(name, _)| &**name)
     }
 }
 
 /// If an ErrorResponse names a statement as the server knows it, appends the message with the client's own name for it: `meant`, if
 /// it is known which name that is, as one statement may have many.
-pub fn restore_names(body: &[u8], meant: Option<&[u8]>, client: Option<&ClientStatements>, to_client: &mut Vec<u8>) -> bool {
-    let Some(at) = place_of_server_name(body) else { return false };
+pub fn restore_names(
+    body: &[u8],
+    meant: Option<&[u8]>,
+    client: Option<&ClientStatements>,
+    to_client: &mut Vec<u8>,
+) -> bool {
+    let Some(at) = place_of_server_name(body) else {
+        return false;
+    };
     let (before, found) = body.split_at(at);
     let (found, after) = found.split_at(NAME_LEN);
-    let Some(name) = meant.or_else(|| client.and_then(|client| client.name_of(found))) else { return false };
+    let Some(name) = meant.or_else(|| client.and_then(|client| client.name_of(found))) else {
+        return false;
+    };
     to_client.push(wire::backend::tag::ERROR_RESPONSE);
     let len = 4 + before.len() + name.len() + after.len();
     to_client.extend_from_slice(&(len as u32).to_be_bytes());
@@ -261,7 +302,8 @@ pub fn restore_names(body: &[u8], meant: Option<&[u8]>, client: Option<&ClientSt
 
 /// Where a text names a shared statement.
 pub fn place_of_server_name(text: &[u8]) -> Option<usize> {
-    text.windows(NAME_LEN).position(|window| window.starts_with(NAME_PREFIX))
+    text.windows(NAME_LEN)
+        .position(|window| window.starts_with(NAME_PREFIX))
 }
 
 /// What lies between two messages that the server answers with ReadyForQuery, counted from the log-in: an error makes the server skip
@@ -319,14 +361,26 @@ const ROOT: usize = 0;
 
 impl ServerStatements {
     pub fn new(capacity: usize) -> ServerStatements {
-        let root = Node { id: StatementId(0), since: DOUBTED, newer: ROOT, older: ROOT };
-        ServerStatements { places: HashMap::default(), nodes: vec![root], free: Vec::new(), capacity: capacity.max(1) }
+        let root = Node {
+            id: StatementId(0),
+            since: DOUBTED,
+            newer: ROOT,
+            older: ROOT,
+        };
+        ServerStatements {
+            places: HashMap::default(),
+            nodes: vec![root],
+            free: Vec::new(),
+            capacity: capacity.max(1),
+        }
     }
 
     /// What is known of a statement, which is now the most recently used one.
     #[inline]
     pub fn touch(&mut self, id: StatementId, now: Progress) -> Standing {
-        let Some(&place) = self.places.get(&id) else { return Standing::Absent };
+        let Some(&place) = self.places.get(&id) else {
+            return Standing::Absent;
+        };
         if self.nodes[ROOT].older != place {
             self.unlink(place);
             self.link_newest(place);
@@ -335,12 +389,17 @@ impl ServerStatements {
     }
 
     fn standing(&self, place: usize, now: Progress) -> Standing {
-        if now.covers(self.nodes[place].since) { Standing::Prepared } else { Standing::Doubted }
+        if now.covers(self.nodes[place].since) {
+            Standing::Prepared
+        } else {
+            Standing::Doubted
+        }
     }
 
     /// Takes out the least recently used statement if there is no room for one more: it has to be closed.
     pub fn evict(&mut self) -> Option<StatementId> {
-        let oldest = (self.places.len() >= self.capacity).then(|| self.nodes[self.nodes[ROOT].newer].id)?;
+        let oldest =
+            (self.places.len() >= self.capacity).then(|| self.nodes[self.nodes[ROOT].newer].id)?;
         self.remove(oldest);
         Some(oldest)
     }
@@ -355,13 +414,22 @@ impl ServerStatements {
 
     /// The Parse that was sent then was refused or skipped. If it has been sent again since, that counts.
     pub fn take_back(&mut self, id: StatementId, since: Segment) {
-        if self.places.get(&id).is_some_and(|&place| self.nodes[place].since == since) {
+        if self
+            .places
+            .get(&id)
+            .is_some_and(|&place| self.nodes[place].since == since)
+        {
             self.remove(id);
         }
     }
 
     fn add(&mut self, id: StatementId, since: Segment) {
-        let node = Node { id, since, newer: ROOT, older: ROOT };
+        let node = Node {
+            id,
+            since,
+            newer: ROOT,
+            older: ROOT,
+        };
         let place = match self.free.pop() {
             Some(place) => {
                 self.nodes[place] = node;
@@ -390,7 +458,9 @@ impl ServerStatements {
     }
 
     fn remove(&mut self, id: StatementId) {
-        let Some(place) = self.places.remove(&id) else { return };
+        let Some(place) = self.places.remove(&id) else {
+            return;
+        };
         self.unlink(place);
         self.free.push(place);
     }
@@ -409,7 +479,9 @@ impl ServerStatements {
 
     /// The names of all statements, and what is known of them.
     pub fn iter(&self, now: Progress) -> impl Iterator<Item = ([u8; NAME_LEN], Standing)> {
-        self.places.iter().map(move |(id, place)| (id.server_name(), self.standing(*place, now)))
+        self.places
+            .iter()
+            .map(move |(id, place)| (id.server_name(), self.standing(*place, now)))
     }
 
     fn unlink(&mut self, place: usize) {
@@ -453,7 +525,12 @@ mod tests {
         assert!(Arc::ptr_eq(&a, &cache.intern(b"select 1", &[0, 0])));
         assert_ne!(a.id, cache.intern(b"select 2", &[0, 0]).id);
         assert_ne!(a.id, cache.intern(b"select 1", &[0, 1, 0, 0, 0, 23]).id);
-        assert_eq!(a.id, super::StatementCache::new([7; 16], 1).intern(b"select 1", &[0, 0]).id);
+        assert_eq!(
+            a.id,
+            super::StatementCache::new([7; 16], 1)
+                .intern(b"select 1", &[0, 0])
+                .id
+        );
     }
 
     #[test]
@@ -470,9 +547,14 @@ mod tests {
     #[test]
     fn the_least_recently_used_statement_goes_first() {
         let mut cache = cache(1 << 20);
-        let ids: Vec<_> = (0..4).map(|n| cache.intern(format!("{n}").as_bytes(), &[]).id).collect();
+        let ids: Vec<_> = (0..4)
+            .map(|n| cache.intern(format!("{n}").as_bytes(), &[]).id)
+            .collect();
         let mut server = ServerStatements::new(3);
-        let now = Progress { sent: 1, answered: 0 };
+        let now = Progress {
+            sent: 1,
+            answered: 0,
+        };
         for id in &ids[..3] {
             assert_eq!(server.evict(), None);
             server.insert(*id, 1);
@@ -482,7 +564,10 @@ mod tests {
         server.insert(ids[3], 1);
         assert_eq!(server.touch(ids[1], now), Standing::Absent);
         server.doubt(ids[1]);
-        assert_eq!((server.evict(), server.evict(), server.evict()), (Some(ids[2]), Some(ids[0]), None));
+        assert_eq!(
+            (server.evict(), server.evict(), server.evict()),
+            (Some(ids[2]), Some(ids[0]), None)
+        );
     }
 
     #[test]
@@ -490,21 +575,46 @@ mod tests {
         let id = cache(1 << 20).intern(b"a", &[]).id;
         let mut server = ServerStatements::new(1);
         server.insert(id, 1);
-        for (sent, answered, standing) in
-            [(1, 0, Standing::Prepared), (2, 1, Standing::Doubted), (2, 2, Standing::Prepared), (9, 2, Standing::Prepared)]
-        {
+        for (sent, answered, standing) in [
+            (1, 0, Standing::Prepared),
+            (2, 1, Standing::Doubted),
+            (2, 2, Standing::Prepared),
+            (9, 2, Standing::Prepared),
+        ] {
             assert_eq!(server.touch(id, Progress { sent, answered }), standing);
         }
         server.doubt_all();
-        assert_eq!(server.touch(id, Progress { sent: 9, answered: 9 }), Standing::Doubted);
+        assert_eq!(
+            server.touch(
+                id,
+                Progress {
+                    sent: 9,
+                    answered: 9
+                }
+            ),
+            Standing::Doubted
+        );
     }
 
     #[test]
     fn texts_that_deallocate_all_statements_are_recognised() {
-        for text in ["DEALLOCATE ALL", " deallocate\tprepare ALL;", "Discard All;select 1", "DISCARD\nALL\0"] {
+        for text in [
+            "DEALLOCATE ALL",
+            " deallocate\tprepare ALL;",
+            "Discard All;select 1",
+            "DISCARD\nALL\0",
+        ] {
             assert_eq!(Scope::of(text.as_bytes()), Scope::DeallocatesAll, "{text}");
         }
-        for text in ["", "d", "DEALLOCATE a", "DISCARD TEMP", "DEALLOCATE ALLES", "select 'DISCARD ALL'", "DISCARDALL"] {
+        for text in [
+            "",
+            "d",
+            "DEALLOCATE a",
+            "DISCARD TEMP",
+            "DEALLOCATE ALLES",
+            "select 'DISCARD ALL'",
+            "DISCARDALL",
+        ] {
             assert_eq!(Scope::of(text.as_bytes()), Scope::Plain, "{text}");
         }
     }

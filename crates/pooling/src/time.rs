@@ -15,6 +15,9 @@ impl Time {
 
     /// `self` moved by `by`, without overflow.
     pub fn after(self, by: Duration) -> Time {
-        Time(self.0.saturating_add(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)))
+        Time(
+            self.0
+                .saturating_add(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)),
+        )
     }
 }

@@ -32,10 +32,15 @@ fn conversation() {
 fn corpus() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/conversation");
     let entries = fs::read_dir(&folder).expect("the corpus is part of the tree");
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("readable").path()).collect();
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("readable").path())
+        .collect();
     files.sort();
     assert!(!files.is_empty(), "no seeds in {}", folder.display());
-    files.iter().map(|file| fs::read(file).expect("readable")).collect()
+    files
+        .iter()
+        .map(|file| fs::read(file).expect("readable"))
+        .collect()
 }
 
 fn checked(input: &[u8]) {
@@ -70,13 +75,20 @@ fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], rng: &mut SmallRng) {
     let at = rng.random_range(0..=own.len());
     match rng.random_range(0..6) {
         0 => own.truncate(at),
-        1 | 2 => own.splice(at..at, chunks(other).choose(rng).map(|chunk| chunk.to_vec())).for_each(drop),
+        1 | 2 => own
+            .splice(
+                at..at,
+                chunks(other).choose(rng).map(|chunk| chunk.to_vec()),
+            )
+            .for_each(drop),
         3 if !own.is_empty() => drop(own.remove(at % own.len())),
         4 => own.insert(at, vec![rng.random_range(0..5), 0]),
         _ => {
             let len = input.len();
             if len > 0 {
-                input[rng.random_range(0..len)] = *[0, 1, b'S', b'Z', b'E', b'a', 0xff].choose(rng).expect("some");
+                input[rng.random_range(0..len)] = *[0, 1, b'S', b'Z', b'E', b'a', 0xff]
+                    .choose(rng)
+                    .expect("some");
             }
             return;
         }

@@ -1,6 +1,8 @@
 //! What a server connection still owes, in the order in which it will be answered.
 
-use crate::statements::{ClientStatements, Forgotten, Segment, ServerStatements, Statement, StatementId};
+use crate::statements::{
+    ClientStatements, Forgotten, Segment, ServerStatements, Statement, StatementId,
+};
 use std::sync::Arc;
 
 /// A query of the pooler's own.
@@ -53,7 +55,10 @@ pub(super) enum Expected {
     SyntheticParse(Box<Named>),
     /// A Close that the server must not see, since others use the statement.
     SyntheticClose(Box<Named>),
-    Own { own: Own, failed: bool },
+    Own {
+        own: Own,
+        failed: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -110,13 +115,19 @@ impl Expected {
     /// An error ends the whole up to ReadyForQuery, rather than making the server skip to the next Sync.
     #[inline]
     pub fn ends_with_ready(&self) -> bool {
-        matches!(self, Expected::Query(_) | Expected::FunctionCall | Expected::Sync | Expected::Own { .. })
+        matches!(
+            self,
+            Expected::Query(_) | Expected::FunctionCall | Expected::Sync | Expected::Own { .. }
+        )
     }
 
     /// The server has not seen it.
     #[inline]
     pub fn is_synthetic(&self) -> bool {
-        matches!(self, Expected::SyntheticParse(_) | Expected::SyntheticClose(_))
+        matches!(
+            self,
+            Expected::SyntheticParse(_) | Expected::SyntheticClose(_)
+        )
     }
 
     /// The server keeps a transaction open for it until a Sync comes.
@@ -142,7 +153,11 @@ impl Expected {
 
     /// Takes back what was noted when the message was sent: the server has refused or skipped it.
     /// Called from the last message to the first.
-    pub fn undo(self, client: Option<&mut ClientStatements>, server: Option<&mut ServerStatements>) {
+    pub fn undo(
+        self,
+        client: Option<&mut ClientStatements>,
+        server: Option<&mut ServerStatements>,
+    ) {
         match self {
             Expected::Parse(parsed) => undo_parse(*parsed, client, server),
             Expected::CloseShared(id) => {
@@ -162,9 +177,19 @@ impl Expected {
     }
 }
 
-fn undo_parse(parsed: Parsed, client: Option<&mut ClientStatements>, server: Option<&mut ServerStatements>) {
-    let Parsed { statement, parsed_for, since } = parsed;
-    if let (ParsedFor::ClientNamed(_) | ParsedFor::PoolerNamed, Some(server)) = (&parsed_for, server) {
+fn undo_parse(
+    parsed: Parsed,
+    client: Option<&mut ClientStatements>,
+    server: Option<&mut ServerStatements>,
+) {
+    let Parsed {
+        statement,
+        parsed_for,
+        since,
+    } = parsed;
+    if let (ParsedFor::ClientNamed(_) | ParsedFor::PoolerNamed, Some(server)) =
+        (&parsed_for, server)
+    {
         server.take_back(statement.id, since);
     }
     if let (ParsedFor::ClientNamed(name), Some(client)) = (parsed_for, client) {

@@ -49,7 +49,9 @@ impl Conversation {
     #[inline]
     fn query(&mut self, client: &mut ClientStatements, header: Header, body: &[u8]) -> Passage {
         let needed = header.body().min(Scope::LOOK_AT);
-        let Some(front) = body.get(..needed) else { return Passage::Incomplete };
+        let Some(front) = body.get(..needed) else {
+            return Passage::Incomplete;
+        };
         let forgotten = match (&self.prepared, Scope::of(front)) {
             (Prepared::Shared(_), Scope::DeallocatesAll) => Some(self.expect_deallocation(client)),
             _ => None,
@@ -60,10 +62,17 @@ impl Conversation {
     }
 
     #[inline]
-    fn execute(&mut self, client: &mut ClientStatements, header: Header, body: &[u8]) -> Result<Passage, Violation> {
+    fn execute(
+        &mut self,
+        client: &mut ClientStatements,
+        header: Header,
+        body: &[u8],
+    ) -> Result<Passage, Violation> {
         let mut forgotten = None;
         if let Some(portal) = &self.deallocating_portal {
-            let Some(body) = body.get(..header.body()) else { return Ok(Passage::Incomplete) };
+            let Some(body) = body.get(..header.body()) else {
+                return Ok(Passage::Incomplete);
+            };
             if Execute::parse(body)?.portal == &**portal {
                 forgotten = Some(self.expect_deallocation(client));
             }
@@ -119,15 +128,25 @@ impl Conversation {
         if header.tag == tag::BIND {
             return self.bind(client.statements, header, body, aside);
         }
-        let Some(body) = body.get(..header.body()) else { return Ok(Passage::Incomplete) };
+        let Some(body) = body.get(..header.body()) else {
+            return Ok(Passage::Incomplete);
+        };
         match header.tag {
             tag::PARSE => self.parse(client, header, Parse::parse(body)?, aside),
-            tag::DESCRIBE => self.describe(client.statements, header, Describe::parse(body)?, aside),
+            tag::DESCRIBE => {
+                self.describe(client.statements, header, Describe::parse(body)?, aside)
+            }
             _ => self.close(client.statements, header, Close::parse(body)?, aside),
         }
     }
 
-    fn parse(&mut self, client: ClientSide<'_>, header: Header, parse: Parse<'_>, aside: &mut Aside) -> Result<Passage, Violation> {
+    fn parse(
+        &mut self,
+        client: ClientSide<'_>,
+        header: Header,
+        parse: Parse<'_>,
+        aside: &mut Aside,
+    ) -> Result<Passage, Violation> {
         let statement = client.cache.intern(parse.text, parse.param_types);
         if parse.name.is_empty() {
             self.own_unnamed(Some(Arc::clone(&statement)));
@@ -137,24 +156,45 @@ impl Conversation {
         if let Some(known) = client.statements.named(parse.name) {
             // The server refuses a name that it has, and fails the transaction with it, as it should.
             let known = Arc::clone(known);
-            self.prepare(&known, Standing::Doubted, ParsedFor::PoolerNamed, &mut aside.to_server);
+            self.prepare(
+                &known,
+                Standing::Doubted,
+                ParsedFor::PoolerNamed,
+                &mut aside.to_server,
+            );
             statement.write_parse(known.server_name(), &mut aside.to_server);
             self.expect_parse(&statement, ParsedFor::Duplicate(parse.name.into()));
         } else {
-            client.statements.insert(parse.name, Arc::clone(&statement), self.progress.sent);
+            client
+                .statements
+                .insert(parse.name, Arc::clone(&statement), self.progress.sent);
             self.parse_named(parse.name, &statement, aside);
         }
-        Ok(Passage::Pass { skip: header.total() })
+        Ok(Passage::Pass {
+            skip: header.total(),
+        })
     }
 
     /// A statement that is prepared already costs the server nothing. In a failed transaction the server itself has to refuse it.
     fn parse_named(&mut self, name: &[u8], statement: &Arc<Statement>, aside: &mut Aside) {
         let standing = self.standing(statement.id);
         if standing == Standing::Prepared && self.status != TransactionStatus::Failed {
-            let named = Named { name: name.into(), statement: Arc::clone(statement), since: self.progress.sent };
-            return self.expect_synthetic(Expected::SyntheticParse(Box::new(named)), &mut aside.to_server);
+            let named = Named {
+                name: name.into(),
+                statement: Arc::clone(statement),
+                since: self.progress.sent,
+            };
+            return self.expect_synthetic(
+                Expected::SyntheticParse(Box::new(named)),
+                &mut aside.to_server,
+            );
         }
-        self.prepare(statement, standing, ParsedFor::ClientNamed(name.into()), &mut aside.to_server);
+        self.prepare(
+            statement,
+            standing,
+            ParsedFor::ClientNamed(name.into()),
+            &mut aside.to_server,
+        );
     }
 
     #[inline]
@@ -184,7 +224,9 @@ impl Conversation {
                 let server_name = statement.server_name();
                 let len = header.len as usize + server_name.len() - name.len();
                 aside.to_server.push(tag::BIND);
-                aside.to_server.extend_from_slice(&(len as u32).to_be_bytes());
+                aside
+                    .to_server
+                    .extend_from_slice(&(len as u32).to_be_bytes());
                 aside.to_server.extend_from_slice(portal);
                 aside.to_server.push(0);
                 aside.to_server.extend_from_slice(server_name);
@@ -220,7 +262,11 @@ impl Conversation {
                 self.settle_unnamed(client, &mut aside.to_server);
             } else if let Some(statement) = client.named(describe.name) {
                 self.ensure_prepared(statement, &mut aside.to_server);
-                wire::write::describe(&mut aside.to_server, Target::Statement, statement.server_name());
+                wire::write::describe(
+                    &mut aside.to_server,
+                    Target::Statement,
+                    statement.server_name(),
+                );
                 skip = header.total();
             }
         }
@@ -243,9 +289,18 @@ impl Conversation {
         if close.target == Target::Statement
             && let Some(statement) = client.remove(close.name)
         {
-            let named = Named { name: close.name.into(), statement, since: self.progress.sent };
-            self.expect_synthetic(Expected::SyntheticClose(Box::new(named)), &mut aside.to_server);
-            return Ok(Passage::Pass { skip: header.total() });
+            let named = Named {
+                name: close.name.into(),
+                statement,
+                since: self.progress.sent,
+            };
+            self.expect_synthetic(
+                Expected::SyntheticClose(Box::new(named)),
+                &mut aside.to_server,
+            );
+            return Ok(Passage::Pass {
+                skip: header.total(),
+            });
         }
         self.expect(Expected::Close);
         Ok(Passage::WHOLE)
@@ -254,14 +309,19 @@ impl Conversation {
     /// The client makes or drops its unnamed statement itself.
     #[inline]
     fn own_unnamed(&mut self, statement: Option<Arc<Statement>>) {
-        self.unnamed_is = UnnamedIs::TheClients { statement, since: self.progress.sent };
+        self.unnamed_is = UnnamedIs::TheClients {
+            statement,
+            since: self.progress.sent,
+        };
     }
 
     /// Before a use of the unnamed statement: makes the server's unnamed statement the client's, be it none. Once in a lease; and again if
     /// an error could have skipped what was sent for that.
     fn settle_unnamed(&mut self, client: &ClientStatements, to_server: &mut Vec<u8>) -> Scope {
         let wanted = match &self.unnamed_is {
-            UnnamedIs::TheClients { statement, since } if self.progress.covers(*since) => return scope_of(statement.as_ref()),
+            UnnamedIs::TheClients { statement, since } if self.progress.covers(*since) => {
+                return scope_of(statement.as_ref());
+            }
             UnnamedIs::TheClients { statement, .. } => statement.clone(),
             UnnamedIs::SomebodyElses => client.unnamed.clone(),
         };

@@ -1,8 +1,13 @@
 //! The server's side of a conversation.
 
 use super::expected::{Expected, Own, Parsed, ParsedFor};
-use super::{Aside, Conversation, CopyIn, Event, Flow, Passage, Prepared, Series, Trust, UnnamedIs, Violation};
-use crate::statements::{ClientStatements, Forgotten, Statement, place_of_server_name, restore_names};
+use super::{
+    Aside, Conversation, CopyIn, Event, Flow, Passage, Prepared, Series, Trust, UnnamedIs,
+    Violation,
+};
+use crate::statements::{
+    ClientStatements, Forgotten, Statement, place_of_server_name, restore_names,
+};
 use std::collections::HashSet;
 use std::sync::Arc;
 use wire::Header;
@@ -16,15 +21,30 @@ pub struct Reply {
 }
 
 impl Reply {
-    const PASS: Reply = Reply { passage: Passage::WHOLE, event: Event::Nothing };
-    const INCOMPLETE: Reply = Reply { passage: Passage::Incomplete, event: Event::Nothing };
+    const PASS: Reply = Reply {
+        passage: Passage::WHOLE,
+        event: Event::Nothing,
+    };
+    const INCOMPLETE: Reply = Reply {
+        passage: Passage::Incomplete,
+        event: Event::Nothing,
+    };
 
     fn keep(header: Header) -> Reply {
-        Reply { passage: Passage::Pass { skip: header.total() }, event: Event::Nothing }
+        Reply {
+            passage: Passage::Pass {
+                skip: header.total(),
+            },
+            event: Event::Nothing,
+        }
     }
 
     fn pass_if(pass: bool, header: Header) -> Reply {
-        if pass { Reply::PASS } else { Reply::keep(header) }
+        if pass {
+            Reply::PASS
+        } else {
+            Reply::keep(header)
+        }
     }
 
     fn with(self, event: Event) -> Reply {
@@ -57,9 +77,11 @@ impl Conversation {
             _ => {}
         }
         match header.tag {
-            tag::DATA_ROW | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_OUT_RESPONSE | tag::COPY_BOTH_RESPONSE => {
-                self.during(header, Expected::is_execution)
-            }
+            tag::DATA_ROW
+            | tag::COPY_DATA
+            | tag::COPY_DONE
+            | tag::COPY_OUT_RESPONSE
+            | tag::COPY_BOTH_RESPONSE => self.during(header, Expected::is_execution),
             tag::READY_FOR_QUERY => self.ready(client, header, body),
             tag::COMMAND_COMPLETE => self.command_complete(client, header, body),
             tag::PARSE_COMPLETE => self.parse_complete(client, header),
@@ -69,11 +91,17 @@ impl Conversation {
             },
             tag::CLOSE_COMPLETE => self.close_complete(client, header),
             tag::ROW_DESCRIPTION | tag::NO_DATA => self.description(header),
-            tag::EMPTY_QUERY_RESPONSE | tag::PORTAL_SUSPENDED => self.execution_ended(client, header),
+            tag::EMPTY_QUERY_RESPONSE | tag::PORTAL_SUSPENDED => {
+                self.execution_ended(client, header)
+            }
             tag::ERROR_RESPONSE => Ok(self.error(client, header, body, aside)),
             tag::COPY_IN_RESPONSE => self.copy_in_begins(header),
-            tag::PARAMETER_DESCRIPTION => self.during(header, |front| matches!(front, Expected::Describe)),
-            tag::FUNCTION_CALL_RESPONSE => self.during(header, |front| matches!(front, Expected::FunctionCall)),
+            tag::PARAMETER_DESCRIPTION => {
+                self.during(header, |front| matches!(front, Expected::Describe))
+            }
+            tag::FUNCTION_CALL_RESPONSE => {
+                self.during(header, |front| matches!(front, Expected::FunctionCall))
+            }
             tag::PARAMETER_STATUS => Ok(parameter_status(header, false)),
             tag::NOTICE_RESPONSE | tag::NOTIFICATION_RESPONSE => Ok(Reply::PASS),
             other => Err(Violation::UnexpectedMessage(other)),
@@ -82,15 +110,26 @@ impl Conversation {
 
     /// Rows and the like: part of a result that is owed.
     #[inline]
-    fn during(&mut self, header: Header, fits: impl Fn(&Expected) -> bool) -> Result<Reply, Violation> {
+    fn during(
+        &mut self,
+        header: Header,
+        fits: impl Fn(&Expected) -> bool,
+    ) -> Result<Reply, Violation> {
         match self.expected.front() {
             Some(front) if fits(front) => Ok(Reply::PASS),
             _ => Err(Violation::UnexpectedMessage(header.tag)),
         }
     }
 
-    fn own_reply(&mut self, client: Option<&mut ClientStatements>, header: Header, body: &[u8]) -> Result<Reply, Violation> {
-        let Some(Expected::Own { own, failed }) = self.expected.front_mut() else { return Ok(Reply::PASS) };
+    fn own_reply(
+        &mut self,
+        client: Option<&mut ClientStatements>,
+        header: Header,
+        body: &[u8],
+    ) -> Result<Reply, Violation> {
+        let Some(Expected::Own { own, failed }) = self.expected.front_mut() else {
+            return Ok(Reply::PASS);
+        };
         let own = *own;
         match header.tag {
             tag::ERROR_RESPONSE => {
@@ -102,23 +141,38 @@ impl Conversation {
             tag::COMMAND_COMPLETE => {
                 let command_tag = CommandComplete::parse(body)?.tag;
                 // What a replay resets is known to whoever wrote it.
-                let event = if own == Own::Replay { Event::Nothing } else { self.tag_event(client, command_tag) };
+                let event = if own == Own::Replay {
+                    Event::Nothing
+                } else {
+                    self.tag_event(client, command_tag)
+                };
                 Ok(Reply::keep(header).with(event))
             }
             tag::READY_FOR_QUERY => {
-                let event = Event::OwnDone { own, failed: *failed };
+                let event = Event::OwnDone {
+                    own,
+                    failed: *failed,
+                };
                 self.status = ReadyForQuery::parse(body)?.status;
                 self.expected.pop_front();
                 self.segment_answered();
                 Ok(Reply::keep(header).with(event))
             }
-            tag::NOTICE_RESPONSE | tag::ROW_DESCRIPTION | tag::DATA_ROW | tag::EMPTY_QUERY_RESPONSE => Ok(Reply::keep(header)),
+            tag::NOTICE_RESPONSE
+            | tag::ROW_DESCRIPTION
+            | tag::DATA_ROW
+            | tag::EMPTY_QUERY_RESPONSE => Ok(Reply::keep(header)),
             other => Err(Violation::UnexpectedMessage(other)),
         }
     }
 
     #[inline]
-    fn ready(&mut self, client: Option<&mut ClientStatements>, header: Header, body: &[u8]) -> Result<Reply, Violation> {
+    fn ready(
+        &mut self,
+        client: Option<&mut ClientStatements>,
+        header: Header,
+        body: &[u8],
+    ) -> Result<Reply, Violation> {
         let status = ReadyForQuery::parse(body)?.status;
         self.drop_copy_ends();
         match self.expected.pop_front() {
@@ -135,7 +189,11 @@ impl Conversation {
     }
 
     #[inline]
-    fn query_done(&mut self, client: Option<&mut ClientStatements>, forgotten: Option<Box<Forgotten>>) {
+    fn query_done(
+        &mut self,
+        client: Option<&mut ClientStatements>,
+        forgotten: Option<Box<Forgotten>>,
+    ) {
         self.unnamed = None; // (Protocol: a simple Query destroys the unnamed statement)
         let Some(client) = client else { return };
         client.unnamed = None;
@@ -157,14 +215,20 @@ impl Conversation {
     }
 
     #[inline]
-    fn command_complete(&mut self, client: Option<&mut ClientStatements>, header: Header, body: &[u8]) -> Result<Reply, Violation> {
+    fn command_complete(
+        &mut self,
+        client: Option<&mut ClientStatements>,
+        header: Header,
+        body: &[u8],
+    ) -> Result<Reply, Violation> {
         if !self.expected.front().is_some_and(Expected::is_execution) {
             return Err(Violation::UnexpectedMessage(header.tag));
         }
         match body.first() {
             Some(b'D' | b'R') => {
                 let mut client = client;
-                let event = self.tag_event(client.as_deref_mut(), CommandComplete::parse(body)?.tag);
+                let event =
+                    self.tag_event(client.as_deref_mut(), CommandComplete::parse(body)?.tag);
                 Ok(self.execution_ended(client, header)?.with(event))
             }
             _ => self.execution_ended(client, header),
@@ -190,20 +254,36 @@ impl Conversation {
     /// All named statements are gone, but for those that were made by messages sent behind.
     fn all_deallocated(&mut self, client: Option<&mut ClientStatements>) {
         if let Prepared::Shared(statements) = &mut self.prepared {
-            let touches = |expected: &Expected| matches!(expected, Expected::Parse(_) | Expected::CloseShared(_));
-            if self.expected.iter().any(touches) { statements.doubt_all() } else { statements.clear() }
+            let touches = |expected: &Expected| {
+                matches!(expected, Expected::Parse(_) | Expected::CloseShared(_))
+            };
+            if self.expected.iter().any(touches) {
+                statements.doubt_all()
+            } else {
+                statements.clear()
+            }
         }
-        if let Some(Expected::Query(forgotten) | Expected::Execute(forgotten)) = self.expected.front_mut() {
+        if let Some(Expected::Query(forgotten) | Expected::Execute(forgotten)) =
+            self.expected.front_mut()
+        {
             *forgotten = None;
         }
         if let Some(client) = client {
-            let given_since: HashSet<&[u8]> = self.expected.iter().filter_map(Expected::given_name).collect();
+            let given_since: HashSet<&[u8]> = self
+                .expected
+                .iter()
+                .filter_map(Expected::given_name)
+                .collect();
             client.retain_named(|name| given_since.contains(name));
         }
     }
 
     #[inline]
-    fn execution_ended(&mut self, client: Option<&mut ClientStatements>, header: Header) -> Result<Reply, Violation> {
+    fn execution_ended(
+        &mut self,
+        client: Option<&mut ClientStatements>,
+        header: Header,
+    ) -> Result<Reply, Violation> {
         match self.expected.front_mut() {
             Some(Expected::Execute(forgotten)) => {
                 if let (Some(forgotten), Some(client)) = (forgotten.take(), client) {
@@ -225,17 +305,26 @@ impl Conversation {
     /// True if there were any.
     fn drop_ignored_syncs(&mut self) -> bool {
         let before = self.expected.len();
-        self.expected.retain(|expected| !matches!(expected, Expected::IgnoredSync));
+        self.expected
+            .retain(|expected| !matches!(expected, Expected::IgnoredSync));
         let dropped = before - self.expected.len();
         self.progress.answered += dropped as u64;
         dropped > 0
     }
 
-    fn parse_complete(&mut self, client: Option<&mut ClientStatements>, header: Header) -> Result<Reply, Violation> {
+    fn parse_complete(
+        &mut self,
+        client: Option<&mut ClientStatements>,
+        header: Header,
+    ) -> Result<Reply, Violation> {
         match self.expected.pop_front() {
             Some(Expected::RawParse) => Ok(Reply::PASS),
             Some(Expected::Parse(parsed)) => {
-                let Parsed { statement, parsed_for, .. } = *parsed;
+                let Parsed {
+                    statement,
+                    parsed_for,
+                    ..
+                } = *parsed;
                 match parsed_for {
                     ParsedFor::ClientNamed(_) => Ok(Reply::PASS),
                     ParsedFor::PoolerNamed => Ok(Reply::keep(header)),
@@ -261,7 +350,11 @@ impl Conversation {
         }
     }
 
-    fn close_complete(&mut self, client: Option<&mut ClientStatements>, header: Header) -> Result<Reply, Violation> {
+    fn close_complete(
+        &mut self,
+        client: Option<&mut ClientStatements>,
+        header: Header,
+    ) -> Result<Reply, Violation> {
         match self.expected.pop_front() {
             Some(Expected::Close) => Ok(Reply::PASS),
             Some(Expected::CloseUnnamed) => {
@@ -299,9 +392,17 @@ impl Conversation {
             return Err(Violation::UnexpectedMessage(header.tag));
         }
         self.copy_in = CopyIn::Running;
-        let end = self.expected.iter().position(|expected| matches!(expected, Expected::CopyEnd));
+        let end = self
+            .expected
+            .iter()
+            .position(|expected| matches!(expected, Expected::CopyEnd));
         let within = end.unwrap_or(self.expected.len());
-        for expected in self.expected.iter_mut().take(within).filter(|expected| matches!(expected, Expected::Sync)) {
+        for expected in self
+            .expected
+            .iter_mut()
+            .take(within)
+            .filter(|expected| matches!(expected, Expected::Sync))
+        {
             *expected = Expected::IgnoredSync;
         }
         if let Some(end) = end {
@@ -309,14 +410,25 @@ impl Conversation {
             self.expected.remove(end);
         }
         let by_execute = matches!(self.expected.front(), Some(Expected::Execute(_)));
-        if by_execute && !self.expected.iter().any(|expected| matches!(expected, Expected::Sync)) {
+        if by_execute
+            && !self
+                .expected
+                .iter()
+                .any(|expected| matches!(expected, Expected::Sync))
+        {
             self.series = Series::Open;
         }
         Ok(Reply::PASS)
     }
 
     /// An error in an extended conversation makes the server skip everything up to the next Sync.
-    fn error(&mut self, mut client: Option<&mut ClientStatements>, header: Header, body: &[u8], aside: &mut Aside) -> Reply {
+    fn error(
+        &mut self,
+        mut client: Option<&mut ClientStatements>,
+        header: Header,
+        body: &[u8],
+        aside: &mut Aside,
+    ) -> Reply {
         let meant = match self.expected.front() {
             Some(Expected::Parse(parsed)) => parsed.parsed_for.meant(),
             _ => None,
@@ -326,7 +438,11 @@ impl Conversation {
         if self.copy_in != CopyIn::No {
             self.copy_failed();
         }
-        if self.expected.front().is_some_and(|front| !front.ends_with_ready()) {
+        if self
+            .expected
+            .front()
+            .is_some_and(|front| !front.ends_with_ready())
+        {
             self.forget_failed_unnamed(client.as_deref_mut());
             self.skip_to_sync(client);
         }
@@ -334,12 +450,15 @@ impl Conversation {
     }
 
     fn learn_from(&mut self, body: &[u8], refuses_name: bool) {
-        let Ok(fields) = ErrorFields::parse(body) else { return };
+        let Ok(fields) = ErrorFields::parse(body) else {
+            return;
+        };
         if is_fatal(&fields) {
             self.trust = Trust::Farewell;
         }
         // Something that Weir does not see (a function, a DO block) has dropped statements, or a table has changed under one.
-        let about_shared = !refuses_name && fields.get(b'M').and_then(place_of_server_name).is_some();
+        let about_shared =
+            !refuses_name && fields.get(b'M').and_then(place_of_server_name).is_some();
         if about_shared || fields.get(b'R') == Some(b"RevalidateCachedQuery") {
             self.doubt_statements();
         }
@@ -355,7 +474,9 @@ impl Conversation {
 
     /// A Parse of the unnamed statement drops the old one before anything can go wrong.
     fn forget_failed_unnamed(&mut self, client: Option<&mut ClientStatements>) {
-        let Some(Expected::Parse(parsed)) = self.expected.front() else { return };
+        let Some(Expected::Parse(parsed)) = self.expected.front() else {
+            return;
+        };
         match parsed.parsed_for {
             ParsedFor::ClientUnnamed => {
                 self.unnamed = None;
@@ -369,12 +490,19 @@ impl Conversation {
     }
 
     fn skip_to_sync(&mut self, mut client: Option<&mut ClientStatements>) {
-        let sync = self.expected.iter().position(|expected| matches!(expected, Expected::Sync));
+        let sync = self
+            .expected
+            .iter()
+            .position(|expected| matches!(expected, Expected::Sync));
         if sync.is_none() {
             self.flow = Flow::Skipping;
         }
         let mut segments = 0;
-        for expected in self.expected.drain(..sync.unwrap_or(self.expected.len())).rev() {
+        for expected in self
+            .expected
+            .drain(..sync.unwrap_or(self.expected.len()))
+            .rev()
+        {
             segments += u64::from(expected.ends_segment());
             let server = match &mut self.prepared {
                 Prepared::Shared(statements) => Some(statements),
@@ -383,7 +511,8 @@ impl Conversation {
             expected.undo(client.as_deref_mut(), server);
         }
         self.progress.answered += segments;
-        if matches!(self.unnamed_is, UnnamedIs::TheClients { since, .. } if since <= self.progress.answered) {
+        if matches!(self.unnamed_is, UnnamedIs::TheClients { since, .. } if since <= self.progress.answered)
+        {
             self.unnamed_is = UnnamedIs::SomebodyElses;
         }
     }
@@ -398,17 +527,26 @@ impl Conversation {
 /// Messages whose body decides, or is handed on with an event.
 #[inline]
 fn has_to_be_whole(message: u8) -> bool {
-    matches!(message, tag::READY_FOR_QUERY | tag::COMMAND_COMPLETE | tag::ERROR_RESPONSE | tag::PARAMETER_STATUS)
+    matches!(
+        message,
+        tag::READY_FOR_QUERY | tag::COMMAND_COMPLETE | tag::ERROR_RESPONSE | tag::PARAMETER_STATUS
+    )
 }
 
 /// The server closes the connection after it.
 fn is_fatal(fields: &ErrorFields<'_>) -> bool {
-    matches!(fields.get(b'V').or(fields.get(b'S')), Some(b"FATAL" | b"PANIC"))
+    matches!(
+        fields.get(b'V').or(fields.get(b'S')),
+        Some(b"FATAL" | b"PANIC")
+    )
 }
 
 #[inline]
 fn is_asynchronous(message: u8) -> bool {
-    matches!(message, tag::PARAMETER_STATUS | tag::NOTICE_RESPONSE | tag::NOTIFICATION_RESPONSE)
+    matches!(
+        message,
+        tag::PARAMETER_STATUS | tag::NOTICE_RESPONSE | tag::NOTIFICATION_RESPONSE
+    )
 }
 
 fn parameter_status(header: Header, own: bool) -> Reply {

@@ -74,7 +74,9 @@ impl Backend {
 
     /// Does what the next whole message asks for; false if there is none.
     pub fn step(&mut self) -> bool {
-        let Ok(Some(header)) = Header::peek(&self.input) else { return false };
+        let Ok(Some(header)) = Header::peek(&self.input) else {
+            return false;
+        };
         if self.input.len() < header.total() {
             return false;
         }
@@ -104,7 +106,10 @@ impl Backend {
 
     pub fn describe_rest(&self) -> String {
         let (input, output) = (self.input.escape_ascii(), self.output.escape_ascii());
-        format!("{:?} {:?} {:?} {:?} input {input} output {output}", self.status, self.mode, self.copy, self.series)
+        format!(
+            "{:?} {:?} {:?} {:?} input {input} output {output}",
+            self.status, self.mode, self.copy, self.series
+        )
     }
 
     pub fn is_in_transaction(&self) -> bool {
@@ -114,7 +119,10 @@ impl Backend {
     /// Says something that nobody asked for.
     pub fn speak_up(&mut self, what: u32) {
         match what % 3 {
-            0 => write::notice_response(&mut self.output, &Report::new(Severity::Notice, SqlState::WARNING, "by the way")),
+            0 => write::notice_response(
+                &mut self.output,
+                &Report::new(Severity::Notice, SqlState::WARNING, "by the way"),
+            ),
             1 => write::notification_response(&mut self.output, 1, b"channel", b"payload"),
             _ => write::parameter_status(&mut self.output, b"TimeZone", b"UTC"),
         }
@@ -124,7 +132,11 @@ impl Backend {
     /// A cancel request: it interrupts what waits.
     pub fn cancel(&mut self) {
         if self.copy != Copy::No {
-            self.error(SqlState::QUERY_CANCELED, "canceling statement due to user request", self.copy == Copy::OfExecute);
+            self.error(
+                SqlState::QUERY_CANCELED,
+                "canceling statement due to user request",
+                self.copy == Copy::OfExecute,
+            );
         }
     }
 
@@ -152,8 +164,12 @@ impl Backend {
     fn copy_message(&mut self, message: u8, body: &[u8]) {
         let extended = self.copy == Copy::OfExecute;
         match message {
-            tag::COPY_DATA if body == b"bad" => self.error(SqlState::INVALID_PARAMETER_VALUE, "bad data", extended),
-            tag::COPY_FAIL => self.error(SqlState::QUERY_CANCELED, "COPY from stdin failed", extended),
+            tag::COPY_DATA if body == b"bad" => {
+                self.error(SqlState::INVALID_PARAMETER_VALUE, "bad data", extended)
+            }
+            tag::COPY_FAIL => {
+                self.error(SqlState::QUERY_CANCELED, "COPY from stdin failed", extended)
+            }
             tag::COPY_DONE => {
                 self.copy = Copy::No;
                 write::command_complete(&mut self.output, b"COPY 1");
@@ -162,7 +178,10 @@ impl Backend {
                 }
             }
             tag::COPY_DATA | tag::SYNC | tag::FLUSH => {}
-            other => panic!("the script or the pooler sends {} into a COPY", other as char),
+            other => panic!(
+                "the script or the pooler sends {} into a COPY",
+                other as char
+            ),
         }
     }
 
@@ -213,7 +232,10 @@ impl Backend {
         self.unnamed = None;
         self.portals.remove(&b""[..]);
         for command in text.split(|byte| *byte == b';') {
-            if let Err((state, text)) = self.parse_checks(command).and_then(|()| self.run(command, None, Copy::OfQuery)) {
+            if let Err((state, text)) = self
+                .parse_checks(command)
+                .and_then(|()| self.run(command, None, Copy::OfQuery))
+            {
                 return self.error(state, &text, false);
             }
         }
@@ -226,7 +248,8 @@ impl Backend {
         if self.status == TransactionStatus::Failed {
             return self.error(SqlState::IN_FAILED_SQL_TRANSACTION, "aborted", false);
         }
-        self.output.extend_from_slice(b"V\0\0\0\x08\xff\xff\xff\xff");
+        self.output
+            .extend_from_slice(b"V\0\0\0\x08\xff\xff\xff\xff");
         self.ready();
     }
 
@@ -240,7 +263,10 @@ impl Backend {
     fn failed_check(&self, text: &[u8]) -> Done {
         let ends = matches!(text, b"commit" | b"rollback" | b"ROLLBACK");
         if self.status == TransactionStatus::Failed && !ends {
-            return fail(SqlState::IN_FAILED_SQL_TRANSACTION, "current transaction is aborted");
+            return fail(
+                SqlState::IN_FAILED_SQL_TRANSACTION,
+                "current transaction is aborted",
+            );
         }
         Ok(())
     }
@@ -254,7 +280,10 @@ impl Backend {
             self.unnamed = Some(parse.text.to_vec());
         } else if self.named.contains_key(parse.name) {
             let name = String::from_utf8_lossy(parse.name);
-            return fail(SqlState::DUPLICATE_PREPARED_STATEMENT, format!("prepared statement \"{name}\" already exists"));
+            return fail(
+                SqlState::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            );
         } else {
             self.named.insert(parse.name.to_vec(), parse.text.to_vec());
         }
@@ -263,9 +292,20 @@ impl Backend {
     }
 
     fn statement(&self, name: &[u8]) -> Result<Vec<u8>, (SqlState, String)> {
-        let found = if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) };
-        let missing = || format!("prepared statement \"{}\" does not exist", String::from_utf8_lossy(name));
-        found.cloned().ok_or_else(|| (SqlState::INVALID_SQL_STATEMENT_NAME, missing()))
+        let found = if name.is_empty() {
+            self.unnamed.as_ref()
+        } else {
+            self.named.get(name)
+        };
+        let missing = || {
+            format!(
+                "prepared statement \"{}\" does not exist",
+                String::from_utf8_lossy(name)
+            )
+        };
+        found
+            .cloned()
+            .ok_or_else(|| (SqlState::INVALID_SQL_STATEMENT_NAME, missing()))
     }
 
     fn bind(&mut self, bind: Bind<'_>) -> Done {
@@ -274,7 +314,13 @@ impl Backend {
         if !bind.portal.is_empty() && self.portals.contains_key(bind.portal) {
             return fail(SqlState::INVALID_CURSOR_NAME, "portal exists");
         }
-        self.portals.insert(bind.portal.to_vec(), Portal { rows_left: rows_of(&text), text });
+        self.portals.insert(
+            bind.portal.to_vec(),
+            Portal {
+                rows_left: rows_of(&text),
+                text,
+            },
+        );
         write::bind_complete(&mut self.output);
         Ok(())
     }
@@ -306,7 +352,9 @@ impl Backend {
         };
         let (text, rows_left) = (portal.text.clone(), portal.rows_left);
         self.failed_check(&text)?;
-        let limit = u32::try_from(execute.max_rows).ok().filter(|limit| *limit > 0);
+        let limit = u32::try_from(execute.max_rows)
+            .ok()
+            .filter(|limit| *limit > 0);
         if let Some(limit) = limit.filter(|limit| text.starts_with(b"rows") && *limit < rows_left) {
             self.rows(&text, limit);
             self.portals.get_mut(execute.portal).unwrap().rows_left -= limit;
@@ -314,7 +362,10 @@ impl Backend {
             return Ok(());
         }
         if matches!(&text[..], b"copy in" | b"deallocate all") && execute.portal != b"planned" {
-            return fail(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "the script would not know of it");
+            return fail(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "the script would not know of it",
+            );
         }
         self.portals.remove(execute.portal);
         self.run(&text, Some(rows_left), Copy::OfExecute)
@@ -353,7 +404,10 @@ impl Backend {
                 b"DEALLOCATE ALL"
             }
             b"discard all" if self.status != TransactionStatus::Idle => {
-                return fail(SqlState::ACTIVE_SQL_TRANSACTION, "DISCARD ALL cannot run inside a transaction block");
+                return fail(
+                    SqlState::ACTIVE_SQL_TRANSACTION,
+                    "DISCARD ALL cannot run inside a transaction block",
+                );
             }
             b"discard all" => {
                 self.named.clear();
@@ -389,7 +443,11 @@ impl Backend {
         let failed = self.status == TransactionStatus::Failed;
         self.status = TransactionStatus::Idle;
         self.portals.clear();
-        if failed || text != b"commit" { b"ROLLBACK" } else { b"COMMIT" }
+        if failed || text != b"commit" {
+            b"ROLLBACK"
+        } else {
+            b"COMMIT"
+        }
     }
 }
 

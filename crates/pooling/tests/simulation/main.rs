@@ -15,7 +15,9 @@ const STEPS: u64 = 1_200_000;
 const STEPS_OF_ONE_WORLD: u64 = 4_000;
 
 fn from_environment(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|value| value.parse().expect("a number"))
+    std::env::var(name)
+        .ok()
+        .map(|value| value.parse().expect("a number"))
 }
 
 struct SeedOnFailure(u64);

@@ -42,12 +42,20 @@ pub fn batch(rng: &mut SmallRng, client: u32, in_transaction: bool) -> Vec<u8> {
         out: Vec::new(),
     };
     if in_transaction && batch.rng.random_ratio(1, 3) {
-        let text: &[u8] = if batch.rng.random() { b"commit" } else { b"rollback" };
+        let text: &[u8] = if batch.rng.random() {
+            b"commit"
+        } else {
+            b"rollback"
+        };
         write::query(&mut batch.out, text);
         return batch.out;
     }
     if !in_transaction && batch.rng.random_ratio(1, 12) {
-        let text: &[u8] = if batch.rng.random() { b"deallocate all" } else { b"discard all" };
+        let text: &[u8] = if batch.rng.random() {
+            b"deallocate all"
+        } else {
+            b"discard all"
+        };
         write::query(&mut batch.out, text);
     }
     for _ in 0..batch.rng.random_range(1..=3) {
@@ -67,7 +75,9 @@ impl Batch<'_> {
             0..3 => self.query(),
             3 => self.copy_by_query(),
             4 => self.copy_by_execute(),
-            5 => self.out.extend_from_slice(b"F\0\0\0\x0e\0\0\0\x01\0\0\0\0\0\0"),
+            5 => self
+                .out
+                .extend_from_slice(b"F\0\0\0\x0e\0\0\0\x01\0\0\0\0\0\0"),
             6 => self.deallocate_by_execute(),
             _ => self.series(),
         }
@@ -109,13 +119,21 @@ impl Batch<'_> {
             6 => b"rollback".to_vec(),
             7 => b"".to_vec(),
             8 => b"copy out".to_vec(),
-            9..13 => format!("rows of client {} {}", self.client, self.rng.random_range(0..4)).into_bytes(),
+            9..13 => format!(
+                "rows of client {} {}",
+                self.client,
+                self.rng.random_range(0..4)
+            )
+            .into_bytes(),
             _ => format!("rows for all {}", self.rng.random_range(0..6)).into_bytes(),
         }
     }
 
     fn name(&mut self) -> Option<&'static [u8]> {
-        let free: Vec<_> = NAMES.into_iter().filter(|name| !self.settled_later.contains(name)).collect();
+        let free: Vec<_> = NAMES
+            .into_iter()
+            .filter(|name| !self.settled_later.contains(name))
+            .collect();
         free.choose(self.rng).copied()
     }
 
@@ -174,7 +192,11 @@ impl Batch<'_> {
 
     fn copy_data(&mut self) {
         for _ in 0..self.rng.random_range(0..3) {
-            let data: &[u8] = if self.rng.random_ratio(1, 4) { b"bad" } else { b"good" };
+            let data: &[u8] = if self.rng.random_ratio(1, 4) {
+                b"bad"
+            } else {
+                b"good"
+            };
             write::copy_data(&mut self.out, data);
         }
         if self.rng.random_ratio(1, 4) {

@@ -39,8 +39,24 @@ impl Tally {
     }
 
     pub fn assert_that_everything_happened(&self) {
-        let Tally { batches, leases, replays, vanished, kept_after_vanishing, doubtful, messages } = self;
-        for count in [batches, leases, replays, vanished, kept_after_vanishing, doubtful, messages] {
+        let Tally {
+            batches,
+            leases,
+            replays,
+            vanished,
+            kept_after_vanishing,
+            doubtful,
+            messages,
+        } = self;
+        for count in [
+            batches,
+            leases,
+            replays,
+            vanished,
+            kept_after_vanishing,
+            doubtful,
+            messages,
+        ] {
             assert!(*count > 100, "{self:?}");
         }
     }
@@ -170,14 +186,22 @@ impl World {
     fn drain(&mut self) {
         loop {
             while self.move_all() {}
-            let open = |&client: &usize| self.is_answered(client) && self.clients[client].alone.is_in_transaction();
-            let Some(client) = (0..CLIENTS).find(open) else { break };
+            let open = |&client: &usize| {
+                self.is_answered(client) && self.clients[client].alone.is_in_transaction()
+            };
+            let Some(client) = (0..CLIENTS).find(open) else {
+                break;
+            };
             let mut rollback = Vec::new();
             wire::write::query(&mut rollback, b"rollback");
             self.say(client, &rollback);
         }
         for client in 0..CLIENTS {
-            assert!(self.is_answered(client), "client {client} still waits, {:?}", self.clients[client].phase);
+            assert!(
+                self.is_answered(client),
+                "client {client} still waits, {:?}",
+                self.clients[client].phase
+            );
             assert_eq!(self.clients[client].phase, Phase::Idle);
         }
         assert!(self.servers.iter().all(|server| server.duty == Duty::Idle));
@@ -210,14 +234,20 @@ impl World {
             return;
         }
         let client = &self.clients[index];
-        let batch = script::batch(&mut self.rng, client.number, client.alone.is_in_transaction());
+        let batch = script::batch(
+            &mut self.rng,
+            client.number,
+            client.alone.is_in_transaction(),
+        );
         self.say(index, &batch);
         self.tally.batches += 1;
     }
 
     fn is_answered(&self, index: usize) -> bool {
         let client = &self.clients[index];
-        client.sent.is_empty() && client.arrived.is_empty() && client.received == client.alone.sent()
+        client.sent.is_empty()
+            && client.arrived.is_empty()
+            && client.received == client.alone.sent()
     }
 
     fn piece(&mut self, len: usize) -> usize {
@@ -245,8 +275,15 @@ impl World {
             match client.phase {
                 Phase::Waiting => return,
                 Phase::Idle => {
-                    let Ok(Some(header)) = Header::peek(&client.arrived) else { return };
-                    let late_copy = [frontend::tag::COPY_DATA, frontend::tag::COPY_DONE, frontend::tag::COPY_FAIL].contains(&header.tag);
+                    let Ok(Some(header)) = Header::peek(&client.arrived) else {
+                        return;
+                    };
+                    let late_copy = [
+                        frontend::tag::COPY_DATA,
+                        frontend::tag::COPY_DONE,
+                        frontend::tag::COPY_FAIL,
+                    ]
+                    .contains(&header.tag);
                     if !late_copy {
                         self.check_out(index);
                     } else if client.arrived.len() >= header.total() {
@@ -266,7 +303,12 @@ impl World {
 
     /// Passes on what has arrived of a client's message; false if there is nothing to do.
     fn client_message(&mut self, index: usize, server: usize) -> bool {
-        let World { clients, servers, cache, .. } = self;
+        let World {
+            clients,
+            servers,
+            cache,
+            ..
+        } = self;
         let (client, server) = (&mut clients[index], &mut servers[server]);
         if client.passing > 0 {
             let len = client.passing.min(client.arrived.len());
@@ -275,17 +317,33 @@ impl World {
             client.passing -= len;
             return len > 0;
         }
-        let Ok(Some(header)) = Header::peek(&client.arrived) else { return false };
+        let Ok(Some(header)) = Header::peek(&client.arrived) else {
+            return false;
+        };
         let mut aside = Aside::default();
-        let side = ClientSide { statements: &mut client.statements, cache };
-        let passage = server.conversation.client_message(side, header, &client.arrived[Header::SIZE..], &mut aside);
+        let side = ClientSide {
+            statements: &mut client.statements,
+            cache,
+        };
+        let passage = server.conversation.client_message(
+            side,
+            header,
+            &client.arrived[Header::SIZE..],
+            &mut aside,
+        );
         let Passage::Pass { skip } = passage.expect("clients keep to the protocol") else {
             assert!(aside.to_server.is_empty() && aside.to_client.is_empty());
-            assert!(client.arrived.len() < header.total(), "a whole message decides");
+            assert!(
+                client.arrived.len() < header.total(),
+                "a whole message decides"
+            );
             return false;
         };
         server.note('>', &aside.to_server);
-        server.said += &format!(" client:{}", client.arrived[..header.total().min(client.arrived.len())].escape_ascii());
+        server.said += &format!(
+            " client:{}",
+            client.arrived[..header.total().min(client.arrived.len())].escape_ascii()
+        );
         server.backend.receive(&aside.to_server);
         client.received.extend_from_slice(&aside.to_client);
         client.arrived.drain(..skip);
@@ -310,7 +368,9 @@ impl World {
                 break;
             }
         }
-        if self.servers[index].duty == Duty::Abandoned && self.servers[index].conversation.is_doubtful() {
+        if self.servers[index].duty == Duty::Abandoned
+            && self.servers[index].conversation.is_doubtful()
+        {
             self.servers[index].transit = Transit::Drop(0);
         }
         self.settle_if_so(index);
@@ -318,7 +378,9 @@ impl World {
     }
 
     fn server_message(&mut self, index: usize) -> bool {
-        let World { clients, servers, .. } = self;
+        let World {
+            clients, servers, ..
+        } = self;
         let server = &mut servers[index];
         let mut client = match server.duty {
             Duty::Leased(client) => Some(&mut clients[client]),
@@ -337,11 +399,21 @@ impl World {
             self.check_replies_of(index);
             return len > 0;
         }
-        let Ok(Some(header)) = Header::peek(&server.arrived) else { return false };
+        let Ok(Some(header)) = Header::peek(&server.arrived) else {
+            return false;
+        };
         let mut aside = Aside::default();
         let statements = client.as_mut().map(|client| &mut client.statements);
-        let reply = server.conversation.server_message(statements, header, &server.arrived[Header::SIZE..], &mut aside);
-        server.note('<', &server.arrived.clone()[..header.total().min(server.arrived.len())]);
+        let reply = server.conversation.server_message(
+            statements,
+            header,
+            &server.arrived[Header::SIZE..],
+            &mut aside,
+        );
+        server.note(
+            '<',
+            &server.arrived.clone()[..header.total().min(server.arrived.len())],
+        );
         let reply = reply.unwrap_or_else(|violation| panic!("{violation} after{}", server.said));
         assert!(aside.to_server.is_empty());
         let Passage::Pass { skip } = reply.passage else {
@@ -349,15 +421,24 @@ impl World {
             return false;
         };
         assert!(skip == 0 || skip == header.total());
-        assert!(!matches!(reply.event, Event::OwnFailed(_) | Event::OwnDone { failed: true, .. }));
-        let is_aside = matches!(header.tag, tag::NOTICE_RESPONSE | tag::NOTIFICATION_RESPONSE | tag::PARAMETER_STATUS);
+        assert!(!matches!(
+            reply.event,
+            Event::OwnFailed(_) | Event::OwnDone { failed: true, .. }
+        ));
+        let is_aside = matches!(
+            header.tag,
+            tag::NOTICE_RESPONSE | tag::NOTIFICATION_RESPONSE | tag::PARAMETER_STATUS
+        );
         let nobody_listens = client.is_none();
         if let Some(client) = client {
             client.received.extend_from_slice(&aside.to_client);
         }
         // What nobody asked for is left out of the comparison.
-        server.transit =
-            if skip > 0 || is_aside || nobody_listens { Transit::Drop(header.total()) } else { Transit::Pass(header.total()) };
+        server.transit = if skip > 0 || is_aside || nobody_listens {
+            Transit::Drop(header.total())
+        } else {
+            Transit::Pass(header.total())
+        };
         self.check_replies_of(index);
         true
     }
@@ -398,7 +479,10 @@ impl World {
         let replay = self.rng.random_ratio(1, 3);
         let server = &mut self.servers[index];
         assert!(server.conversation.is_settled() && server.conversation.owed() == 0);
-        assert!(!matches!(server.transit, Transit::Pass(1..)), "the rest of a message would go to another client");
+        assert!(
+            !matches!(server.transit, Transit::Pass(1..)),
+            "the rest of a message would go to another client"
+        );
         server.check_statements();
         server.duty = Duty::Leased(client);
         server.said = format!(" [lease of {client}]");
@@ -417,12 +501,15 @@ impl World {
         let conversation = &server.conversation;
         assert!(conversation.owed() < 500, "replies owed without bound");
         let abandoned = server.duty == Duty::Abandoned;
-        if server.transit_left() > 0 || !(conversation.is_settled() || conversation.is_doubtful() || abandoned) {
+        if server.transit_left() > 0
+            || !(conversation.is_settled() || conversation.is_doubtful() || abandoned)
+        {
             return;
         }
         match server.duty {
             Duty::Leased(client) => {
-                let ended = !conversation.is_busy() && conversation.status() == TransactionStatus::Idle;
+                let ended =
+                    !conversation.is_busy() && conversation.status() == TransactionStatus::Idle;
                 if ended && self.clients[client].passing == 0 {
                     self.clients[client].phase = Phase::Idle;
                     self.give_back(index);
@@ -539,10 +626,23 @@ impl Server {
         let believed: Vec<_> = self.conversation.statements().collect();
         for (name, standing) in &believed {
             let there = self.backend.named.contains_key(name);
-            assert!(there || *standing == Standing::Doubted, "{} is not prepared", name.escape_ascii());
+            assert!(
+                there || *standing == Standing::Doubted,
+                "{} is not prepared",
+                name.escape_ascii()
+            );
         }
-        for name in self.backend.named.keys().filter(|name| name.starts_with(b"weir_")) {
-            assert!(believed.iter().any(|(known, _)| known == name), "{} is not known", name.escape_ascii());
+        for name in self
+            .backend
+            .named
+            .keys()
+            .filter(|name| name.starts_with(b"weir_"))
+        {
+            assert!(
+                believed.iter().any(|(known, _)| known == name),
+                "{} is not known",
+                name.escape_ascii()
+            );
         }
         assert!(self.backend.named.len() <= STATEMENTS_MAX + 8);
     }
