@@ -62,7 +62,7 @@ mod tests {
         let waits: Vec<u64> = (0..7)
             .map(|_| {
                 backoff.failed(Time(0), bounds, 1.0);
-                backoff.retry_at().unwrap().0 / 1000
+                backoff.retry_at().expect("it has failed").0 / 1000
             })
             .collect();
         assert_eq!(waits, [100, 200, 400, 800, 1600, 2000, 2000]);

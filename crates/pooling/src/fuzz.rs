@@ -33,7 +33,7 @@ struct Both {
 
 impl Both {
     fn new(kind: u8) -> Both {
-        let statements_max = (kind % 4 != 0).then_some(usize::from(kind % 4));
+        let statements_max = Some(usize::from(kind % 4)).filter(|max| *max > 0);
         Both {
             conversation: Conversation::new(statements_max),
             statements: Some(ClientStatements::default()),

@@ -233,7 +233,7 @@ mod tests {
     fn replay(from: &Parameters, to: &Parameters) -> String {
         let mut sql = Vec::new();
         from.replay(to, &mut sql);
-        String::from_utf8(sql).unwrap()
+        String::from_utf8(sql).expect("the pooler writes UTF-8")
     }
 
     #[test]
@@ -340,6 +340,6 @@ mod tests {
         for n in 0..1000 {
             interner.intern(welcome().for_client([("application_name", n.to_string().as_str())]));
         }
-        assert!(interner.known.lock().unwrap().values.len() <= 129);
+        assert!(interner.known.lock().expect("not poisoned").values.len() <= 129);
     }
 }

@@ -7,6 +7,11 @@
 //! After `->` stands the state: settled, busy or doubtful. Statements' names on the server are written `#1`, `#2` in the order of their first use.
 //! Words after a lone `|` go back to the client while it speaks. Every table is run twice, the second time with messages cut at every byte.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "what a test reads it has written itself"
+)]
+
 use pooling::Conversation;
 use pooling::conversation::{Aside, ClientSide, Own, Passage, Violation};
 use pooling::statements::{ClientStatements, StatementCache};

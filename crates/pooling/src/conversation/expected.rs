@@ -158,19 +158,21 @@ impl Expected {
         client: Option<&mut ClientStatements>,
         server: Option<&mut ServerStatements>,
     ) {
-        match self {
-            Expected::Parse(parsed) => undo_parse(*parsed, client, server),
-            Expected::CloseShared(id) => {
-                server.map(|server| server.doubt(*id));
+        match (self, client, server) {
+            (Expected::Parse(parsed), client, server) => undo_parse(*parsed, client, server),
+            (Expected::CloseShared(id), _, Some(server)) => server.doubt(*id),
+            (Expected::SyntheticParse(named), Some(client), _) => {
+                client.take_back(&named.name, named.since)
             }
-            Expected::SyntheticParse(named) => {
-                client.map(|client| client.take_back(&named.name, named.since));
+            (Expected::SyntheticClose(named), Some(client), _) => {
+                client.put_back(&named.name, named.statement, named.since)
             }
-            Expected::SyntheticClose(named) => {
-                client.map(|client| client.put_back(&named.name, named.statement, named.since));
-            }
-            Expected::Query(Some(forgotten)) | Expected::Execute(Some(forgotten)) => {
-                client.map(|client| client.remember(*forgotten));
+            (
+                Expected::Query(Some(forgotten)) | Expected::Execute(Some(forgotten)),
+                Some(client),
+                _,
+            ) => {
+                client.remember(*forgotten);
             }
             _ => {}
         }

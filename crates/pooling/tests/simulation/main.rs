@@ -3,6 +3,11 @@
 //!
 //! `POOLING_STEPS` makes the run longer, `POOLING_SEED` repeats one.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "what a test reads it has written itself"
+)]
+
 mod backend;
 mod script;
 mod world;

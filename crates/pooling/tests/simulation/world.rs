@@ -391,7 +391,9 @@ impl World {
             let bytes: Vec<u8> = server.arrived.drain(..len).collect();
             server.transit = match server.transit {
                 Transit::Pass(_) => {
-                    client.map(|client| client.received.extend_from_slice(&bytes));
+                    if let Some(client) = client {
+                        client.received.extend_from_slice(&bytes);
+                    }
                     Transit::Pass(left - len)
                 }
                 Transit::Drop(_) => Transit::Drop(left - len),
