@@ -9,6 +9,7 @@ mod greeting;
 mod line;
 mod refusal;
 mod startup;
+mod strangers;
 mod verifiers;
 
 #[cfg(test)]
@@ -26,7 +27,6 @@ use greeting::Greetings;
 use line::Line;
 use pooling::cancel::ClientPid;
 use pooling::{CancelSecret, Parameters, Time};
-use rand::RngCore;
 use refusal::{Failure, Refusal};
 use settings::{Config, Database, General, is_console};
 use socket2::Socket;
@@ -34,9 +34,10 @@ use startup::{Purpose, Request};
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use strangers::Strangers;
 use verifiers::Verifiers;
 use wire::SqlState;
 use wire::startup::PROTOCOL_3_0;
@@ -49,12 +50,13 @@ pub struct Reception {
     console: Box<dyn Fn(ConsoleClient) + Send + Sync>,
     lookups: AuthQueries,
     verifiers: Verifiers,
+    strangers: Strangers,
     greetings: Greetings,
     cancels: CancelRequests,
     /// Connections that are not clients yet.
     arrivals: Arc<ClientCounter>,
-    /// Makes the stand-ins for users that do not exist; random for each process.
-    mock_secret: [u8; 32],
+    /// Clients on their way to their workers.
+    leaving: Mutex<Vec<(usize, ToWorker)>>,
     ids: AtomicU64,
     /// The process is ending: only the console is open.
     closing: AtomicBool,
@@ -84,18 +86,17 @@ impl Reception {
         credentials: Arc<Credentials>,
         console: impl Fn(ConsoleClient) + Send + Sync + 'static,
     ) -> Arc<Reception> {
-        let mut mock_secret = [0; 32];
-        rand::rng().fill_bytes(&mut mock_secret);
         Arc::new(Reception {
             lookups: AuthQueries::new(Arc::clone(&credentials)),
             shared,
             credentials,
             console: Box::new(console),
             verifiers: Verifiers::new(),
+            strangers: Strangers::new(),
             greetings: Greetings::default(),
             cancels: CancelRequests::default(),
             arrivals: Arc::default(),
-            mock_secret,
+            leaving: Mutex::default(),
             ids: AtomicU64::new(1),
             closing: AtomicBool::new(false),
         })
@@ -397,9 +398,7 @@ impl Login {
             local,
             connected_at,
         };
-        reception
-            .shared
-            .tell(pid.worker(), ToWorker::Client(Box::new(client)));
+        reception.leave(pid.worker(), ToWorker::Client(Box::new(client)));
     }
 
     fn open_console(self, privilege: Privilege) {
@@ -468,6 +467,27 @@ impl Login {
 }
 
 impl Reception {
+    /// Gives a client to its worker, together with those whose log-in ends in the same turn of the event loop: a worker that is woken
+    /// for each of them spends more on waking than on the client.
+    fn leave(self: Arc<Self>, worker: usize, client: ToWorker) {
+        let alone = {
+            let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+            leaving.push((worker, client));
+            leaving.len() == 1
+        };
+        if alone {
+            tokio::spawn(async move { self.send_off() });
+        }
+    }
+
+    fn send_off(&self) {
+        let leaving =
+            std::mem::take(&mut *self.leaving.lock().unwrap_or_else(PoisonError::into_inner));
+        for (worker, client) in leaving {
+            self.shared.tell(worker, client);
+        }
+    }
+
     /// Spares the work of authentication where the answer is known.
     fn check_open(&self, general: &General) -> Result<(), Refusal> {
         if self.closing.load(Ordering::Relaxed) {
@@ -520,7 +540,7 @@ impl Reception {
                 .shared
                 .pools
                 .write()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .unwrap_or_else(PoisonError::into_inner)
                 .user_clients(user),
         };
         ClientPermit::take(
@@ -537,14 +557,11 @@ pub(super) fn open_pool(shared: &Shared, database: &Arc<Database>, user: &str) -
     let known = shared
         .pools
         .read()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .unwrap_or_else(PoisonError::into_inner)
         .get(&database.name, user)
         .cloned();
     known.unwrap_or_else(|| {
-        let mut pools = shared
-            .pools
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut pools = shared.pools.write().unwrap_or_else(PoisonError::into_inner);
         pools.open(shared, database, user)
     })
 }

@@ -7,7 +7,6 @@ use super::line::Line;
 use super::refusal::{Failure, Refusal};
 use super::startup::Request;
 use crate::control::auth_query::Lookup;
-use auth::md5::Md5Hash;
 use auth::scram::{Nonce, ScramError, ScramKeys, ScramVerifier, Server};
 use auth::{PASSWORD_LENGTH_MAX, Secret};
 use rand::RngCore;
@@ -34,8 +33,8 @@ enum Method {
 /// What is known of the user that a client claims to be.
 struct Claim {
     user: String,
-    /// `None`: there is no such user, or it may not log in.
-    secret: Option<Arc<Secret>>,
+    /// A stranger's is a stand-in, which no answer ever matches.
+    secret: Arc<Secret>,
     source: Source,
 }
 
@@ -43,6 +42,8 @@ struct Claim {
 enum Source {
     UserList,
     Query,
+    /// There is no such user, or it may not log in.
+    Nowhere,
 }
 
 /// Something learnt at a client's log-in with which PostgreSQL can be logged in to as the same user.
@@ -61,74 +62,32 @@ pub async fn authenticate(
         return Ok(None);
     }
     let claim = look_up(reception, &config, request, database).await?;
-    let mock = || reception.mock_kind(&claim.user, claim.source);
-    let outcome = match decide(auth_type, claim.secret.as_deref(), mock)? {
-        Method::Trust => claim
-            .secret
-            .as_ref()
-            .map(|_| None)
-            .ok_or_else(|| unknown_user(&claim.user).into()),
+    let outcome = match decide(auth_type, &claim.secret)? {
+        Method::Trust => trust(&claim),
         Method::Plain => plain(reception, line, &claim).await,
-        Method::Md5 => md5(reception, line, &claim).await,
+        Method::Md5 => md5(line, &claim).await,
         Method::Scram => scram(reception, line, &claim, &config.general).await,
     };
-    match outcome {
-        Ok(learnt) => Ok(learnt.or_else(|| usable_at_server(&claim))),
-        Err(failure) => {
-            if claim.source == Source::Query {
-                reception
-                    .lookups
-                    .doubt(&reception.shared, &config, database, &claim.user);
-            }
-            Err(failure)
-        }
+    if outcome.is_err() && claim.source != Source::UserList {
+        let lookups = &reception.lookups;
+        lookups.doubt(&reception.shared, &config, database, &claim.user);
     }
+    Ok(outcome?.or_else(|| usable_at_server(&claim)))
 }
 
 /// Decides how the client has to prove who it is. The one place where an `auth_type` gets its meaning.
-fn decide(
-    auth_type: AuthType,
-    secret: Option<&Secret>,
-    mock: impl FnOnce() -> Method,
-) -> Result<Method, Refusal> {
+fn decide(auth_type: AuthType, secret: &Secret) -> Result<Method, Refusal> {
     Ok(match (auth_type, secret) {
         (AuthType::Any | AuthType::Trust, _) => Method::Trust,
         (AuthType::Plain, _) => Method::Plain,
         (AuthType::ScramSha256, _) => Method::Scram,
-        (AuthType::Md5, Some(Secret::Scram(_) | Secret::ScramKeys(_))) => Method::Scram,
-        (AuthType::Md5, Some(Secret::Md5(_) | Secret::Plain(_))) => Method::Md5,
-        (AuthType::Md5, None) => mock(),
+        (AuthType::Md5, Secret::Scram(_) | Secret::ScramKeys(_)) => Method::Scram,
+        (AuthType::Md5, Secret::Md5(_) | Secret::Plain(_)) => Method::Md5,
         (AuthType::Hba | AuthType::Cert | AuthType::Ldap | AuthType::Pam, _) => {
             let message = format!("auth_type {} is not supported yet", auth_type.word());
             return Err(Refusal::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
     })
-}
-
-impl Reception {
-    /// With `md5` the stored secret decides between md5 and SCRAM. A user that does not exist draws, always the same, from what the
-    /// known users have.
-    fn mock_kind(&self, user: &str, source: Source) -> Method {
-        let scram = match source {
-            Source::Query => self.lookups.tends_to_scram(),
-            Source::UserList => self.draws_scram(user),
-        };
-        if scram { Method::Scram } else { Method::Md5 }
-    }
-
-    fn draws_scram(&self, user: &str) -> bool {
-        let users = self.credentials.users.load();
-        let hash = Md5Hash::mock(user, &self.mock_secret);
-        let answer = auth::md5::response(&Secret::Md5(hash), user, [0; 4]).unwrap_or_default();
-        let drawn = answer.bytes().fold(0usize, |sum, byte| {
-            sum.wrapping_mul(31).wrapping_add(byte.into())
-        });
-        let Some(place) = drawn.checked_rem(users.len()) else {
-            return true;
-        };
-        let model = users.names().nth(place).and_then(|name| users.lookup(name));
-        matches!(model.as_deref(), Some(Secret::Scram(_)))
-    }
 }
 
 async fn look_up(
@@ -138,32 +97,44 @@ async fn look_up(
     database: Option<&Arc<Database>>,
 ) -> Result<Claim, Failure> {
     let user = request.user.clone();
-    if let Some(secret) = reception.credentials.users.load().lookup(&user) {
+    let users = reception.credentials.users.load_full();
+    if let Some(secret) = users.lookup(&user) {
+        let source = Source::UserList;
         return Ok(Claim {
             user,
-            secret: Some(secret),
-            source: Source::UserList,
+            secret,
+            source,
         });
     }
-    match reception
-        .lookups
+    let (lookups, strangers) = (&reception.lookups, &reception.strangers);
+    let answer = lookups
         .secret(&reception.shared, config, database, &user)
-        .await
-    {
-        Lookup::NotConfigured => Ok(Claim {
-            user,
-            secret: None,
-            source: Source::UserList,
-        }),
-        Lookup::Answer(secret) => Ok(Claim {
-            user,
-            secret,
-            source: Source::Query,
-        }),
+        .await;
+    let (secret, tends_to_scram) = match answer {
+        Lookup::NotConfigured => (None, strangers.draw_scram(&users, &user)),
+        Lookup::Answer(secret) => (secret, lookups.tends_to_scram()),
         Lookup::Failed => {
-            Err(Refusal::new(SqlState::CONNECTION_FAILURE, "auth_query failed").into())
+            let refusal = Refusal::new(SqlState::CONNECTION_FAILURE, "auth_query failed");
+            return Err(refusal.into());
         }
+    };
+    let source = secret.as_ref().map_or(Source::Nowhere, |_| Source::Query);
+    let iterations = config.general.scram_iterations;
+    let stand_in = || Arc::new(strangers.stand_in(&user, tends_to_scram, iterations));
+    let secret = secret.unwrap_or_else(stand_in);
+    Ok(Claim {
+        user,
+        secret,
+        source,
+    })
+}
+
+fn trust(claim: &Claim) -> Result<PassThrough, Failure> {
+    if claim.source != Source::Nowhere {
+        return Ok(None);
     }
+    let message = format!("no such user: {}", claim.user);
+    Err(Refusal::new(SqlState::INVALID_AUTHORIZATION, message).into())
 }
 
 async fn plain(
@@ -175,10 +146,7 @@ async fn plain(
     let header = answer(line, PASSWORD_MAX).await?;
     let given = Password::parse(body(line, header))?.password.to_vec();
     line.consume(header.total());
-    let secret = claim
-        .secret
-        .clone()
-        .unwrap_or_else(|| Arc::new(mock_scram(reception, &claim.user)));
+    let secret = Arc::clone(&claim.secret);
     let user = claim.user.clone();
     let genuine = match *secret {
         // Expensive: PBKDF2.
@@ -193,22 +161,12 @@ async fn plain(
     accept(genuine == Some(true), &claim.user)
 }
 
-async fn md5(
-    reception: &Reception,
-    line: &mut Line,
-    claim: &Claim,
-) -> Result<PassThrough, Failure> {
+async fn md5(line: &mut Line, claim: &Claim) -> Result<PassThrough, Failure> {
     let salt = rand::rng().next_u32().to_be_bytes();
     wire::write::authentication_md5(&mut line.output, salt);
     let header = answer(line, MD5_MAX).await?;
     let given = Password::parse(body(line, header))?.password;
-    let genuine = match &claim.secret {
-        Some(secret) => auth::md5::verify(secret, &claim.user, salt, given),
-        None => {
-            let mock = Secret::Md5(Md5Hash::mock(&claim.user, &reception.mock_secret));
-            auth::md5::verify(&mock, &claim.user, salt, given)
-        }
-    };
+    let genuine = auth::md5::verify(&claim.secret, &claim.user, salt, given);
     line.consume(header.total());
     accept(genuine, &claim.user)
 }
@@ -238,25 +196,17 @@ async fn scram(
     Ok(pass_through(claim, accepted.keys))
 }
 
-/// What the client's proof is checked against: made once for a plain-text secret, made up for a user that does not exist.
+/// What the client's proof is checked against: made once for a plain-text secret, made up where no proof can succeed.
 async fn verifier(reception: &Reception, claim: &Claim, iterations: u32) -> ScramVerifier {
-    let real = match claim.secret.as_deref() {
-        Some(Secret::Scram(verifier)) => Some(verifier.clone()),
-        Some(Secret::Plain(_)) => {
-            let secret = claim.secret.as_ref().and_then(|secret| secret.password());
-            match secret {
-                Some(password) => {
-                    reception
-                        .verifiers
-                        .of(&claim.user, password, iterations)
-                        .await
-                }
-                None => None,
-            }
+    let made = match (&*claim.secret, claim.secret.password()) {
+        (Secret::Scram(verifier), _) => Some(verifier.clone()),
+        (_, Some(password)) => {
+            let verifiers = &reception.verifiers;
+            verifiers.of(&claim.user, password, iterations).await
         }
         _ => None,
     };
-    real.unwrap_or_else(|| ScramVerifier::mock(&claim.user, &reception.mock_secret, iterations))
+    made.unwrap_or_else(|| reception.strangers.verifier(&claim.user, iterations))
 }
 
 fn initial_response(body: &[u8]) -> Result<&[u8], Refusal> {
@@ -280,13 +230,13 @@ fn scram_refusal(error: ScramError, claim: &Claim) -> Refusal {
 
 /// Keys are only needed where the stored secret is a verifier: a password serves every method at the server.
 fn pass_through(claim: &Claim, keys: ScramKeys) -> PassThrough {
-    matches!(claim.secret.as_deref(), Some(Secret::Scram(_))).then_some(Secret::ScramKeys(keys))
+    matches!(*claim.secret, Secret::Scram(_)).then_some(Secret::ScramKeys(keys))
 }
 
 /// A secret that `auth_query` found is not in the user list, where the dialler looks; a password or a hash of it logs in to PostgreSQL too.
 fn usable_at_server(claim: &Claim) -> PassThrough {
-    match (claim.source, claim.secret.as_deref()) {
-        (Source::Query, Some(secret @ (Secret::Plain(_) | Secret::Md5(_)))) => Some(secret.clone()),
+    match (claim.source, &*claim.secret) {
+        (Source::Query, secret @ (Secret::Plain(_) | Secret::Md5(_))) => Some(secret.clone()),
         _ => None,
     }
 }
@@ -296,22 +246,6 @@ fn accept(genuine: bool, user: &str) -> Result<PassThrough, Failure> {
         true => Ok(None),
         false => Err(Refusal::wrong_password(user).into()),
     }
-}
-
-fn unknown_user(user: &str) -> Refusal {
-    Refusal::new(
-        SqlState::INVALID_AUTHORIZATION,
-        format!("no such user: {user}"),
-    )
-}
-
-fn mock_scram(reception: &Reception, user: &str) -> Secret {
-    let iterations = reception.shared.config.load().general.scram_iterations;
-    Secret::Scram(ScramVerifier::mock(
-        user,
-        &reception.mock_secret,
-        iterations,
-    ))
 }
 
 /// Sends the request that is in the output, and waits for the client's answer to it, which is then at the front of the input.
