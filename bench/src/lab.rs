@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use crate::account::Account;
@@ -144,7 +144,7 @@ impl Lab {
         let watch = ConnectionWatch::begin(&self.server, &party.user)?;
         let result = work();
         let used = watch.end()?;
-        let result = result?;
+        let result = result.with_context(|| party.last_words())?;
         expected.check(used)?;
         Ok(result)
     }
@@ -180,7 +180,8 @@ impl Lab {
     pub fn warm_up(&self, party: &Party, load: Load, connections: u64) -> Result<()> {
         for _ in 0..WARM_UPS {
             let watch = ConnectionWatch::begin(&self.server, &party.user)?;
-            load.run(&self.pgbench(), party.address, &party.user)?;
+            load.run(&self.pgbench(), party.address, &party.user)
+                .with_context(|| party.last_words())?;
             if watch.end()? >= connections {
                 return Ok(());
             }

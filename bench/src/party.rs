@@ -212,6 +212,13 @@ impl Party {
         self.process.as_ref().map(Child::id)
     }
 
+    /// The last line of what the program said, for the report of a failure.
+    pub fn last_words(&self) -> String {
+        let said = std::fs::read_to_string(self.folder.join(OUTPUT)).unwrap_or_default();
+        let last = said.lines().next_back().unwrap_or("nothing");
+        format!("{} said last: {last}", self.kind)
+    }
+
     pub fn session(&self) -> Result<Session> {
         Session::connect(self.address, &self.user, DATABASE)
     }
