@@ -485,8 +485,8 @@ fn a_name_given_twice_is_refused_under_the_clients_own_name() {
     table(SHARED, "
         client: Parse(a,x) Parse(b,x) Sync => Parse(#1,x) Sync
         server: 1 Z(I) => 1 1 Z(I)
-        client: Parse(b,y) Sync => Close(#1) Parse(#1,x) Parse(#1,y) Sync
-        server: 3 1 E(42P05,prepared statement \"#1\" already exists) Z(I) => E(42P05,prepared statement \"b\" already exists) Z(I) -> settled
+        client: Parse(b,y) Sync => Parse(#1,y) Sync
+        server: E(42P05,prepared statement \"#1\" already exists) Z(I) => E(42P05,prepared statement \"b\" already exists) Z(I) -> settled
         client: Bind(a) Sync => Bind(#1) Sync
         server: 2 Z(I) => 2 Z(I) -> settled");
 }

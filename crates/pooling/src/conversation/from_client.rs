@@ -156,12 +156,7 @@ impl Conversation {
         if let Some(known) = client.statements.named(parse.name) {
             // The server refuses a name that it has, and fails the transaction with it, as it should.
             let known = Arc::clone(known);
-            self.prepare(
-                &known,
-                Standing::Doubted,
-                ParsedFor::PoolerNamed,
-                &mut aside.to_server,
-            );
+            self.ensure_prepared(&known, &mut aside.to_server);
             statement.write_parse(known.server_name(), &mut aside.to_server);
             self.expect_parse(&statement, ParsedFor::Duplicate(parse.name.into()));
         } else {

@@ -23,6 +23,8 @@ pub struct Batch<'a> {
     touched: HashSet<&'static [u8]>,
     /// An earlier segment may have failed a transaction: then a Parse may be refused.
     certain: Certain,
+    /// A transaction was open when the batch began; it may have failed.
+    in_transaction: bool,
     out: Vec<u8>,
 }
 
@@ -39,6 +41,7 @@ pub fn batch(rng: &mut SmallRng, client: u32, in_transaction: bool) -> Vec<u8> {
         settled_later: HashSet::new(),
         touched: HashSet::new(),
         certain: Certain::Yes,
+        in_transaction,
         out: Vec::new(),
     };
     if in_transaction && batch.rng.random_ratio(1, 3) {
@@ -166,9 +169,11 @@ impl Batch<'_> {
         }
         self.touched.insert(name);
         let mut text = self.text();
-        if !name.is_empty() && matches!(&text[..], b"commit" | b"rollback") {
+        let plain = text.starts_with(b"rows")
+            || (!self.in_transaction && text != b"commit" && text != b"rollback");
+        if !name.is_empty() && !plain {
             // Given twice in a failed transaction it is refused for the one or the other reason.
-            text = b"rows of an end".to_vec();
+            text = b"rows of another".to_vec();
         }
         if text == b"begin" {
             self.certain = Certain::No;
