@@ -207,10 +207,10 @@ impl Login {
                 Ok(Outcome::Console(privilege))
             }
             Admitted::Cancel { pid, key } => {
-                self.reception
-                    .cancels
-                    .deliver(&self.reception.shared, pid, key)
-                    .await;
+                let Reception {
+                    cancels, shared, ..
+                } = &*self.reception;
+                Box::pin(cancels.deliver(shared, pid, key)).await;
                 Ok(Outcome::Delivered)
             }
         }
@@ -312,10 +312,7 @@ impl Login {
         let pool = permit.pool();
         let welcome = match pool.welcome.load_full() {
             Some(welcome) => welcome,
-            None => tokio::select! {
-                welcome = greeting::welcome(&reception.greetings, shared, pool, worker) => welcome?,
-                () = self.line.departure() => return Err(Failure::Left),
-            },
+            None => Box::pin(self.first_welcome(pool, worker)).await?,
         };
         let settings = self
             .request
@@ -340,6 +337,21 @@ impl Login {
             pid,
             secret,
         })
+    }
+
+    /// Waits for the pool's first server, as long as the client does.
+    async fn first_welcome(
+        &mut self,
+        pool: &Arc<Pool>,
+        worker: usize,
+    ) -> Result<Arc<Parameters>, Failure> {
+        let Reception {
+            greetings, shared, ..
+        } = &*self.reception;
+        tokio::select! {
+            welcome = greeting::welcome(greetings, shared, pool, worker) => Ok(welcome?),
+            () = self.line.departure() => Err(Failure::Left),
+        }
     }
 
     async fn greet_at_console(&mut self) -> Result<(), Failure> {

@@ -64,9 +64,9 @@ pub async fn authenticate(
     let claim = look_up(reception, &config, request, database).await?;
     let outcome = match decide(auth_type, &claim.secret)? {
         Method::Trust => trust(&claim),
-        Method::Plain => plain(reception, line, &claim).await,
+        Method::Plain => Box::pin(plain(reception, line, &claim)).await,
         Method::Md5 => md5(line, &claim).await,
-        Method::Scram => scram(reception, line, &claim, &config.general).await,
+        Method::Scram => Box::pin(scram(reception, line, &claim, &config.general)).await,
     };
     if outcome.is_err() && claim.source != Source::UserList {
         let lookups = &reception.lookups;
@@ -107,9 +107,9 @@ async fn look_up(
         });
     }
     let (lookups, strangers) = (&reception.lookups, &reception.strangers);
-    let answer = lookups
-        .secret(&reception.shared, config, database, &user)
-        .await;
+    let lookup = lookups.secret(&reception.shared, config, database, &user);
+    // Boxed, as all that few log-ins come to: the others' tasks stay small.
+    let answer = Box::pin(lookup).await;
     let (secret, tends_to_scram) = match answer {
         Lookup::NotConfigured => (None, strangers.draw_scram(&users, &user)),
         Lookup::Answer(secret) => (secret, lookups.tends_to_scram()),

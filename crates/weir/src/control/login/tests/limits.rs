@@ -105,3 +105,20 @@ async fn connections_that_say_nothing_are_bounded() {
     third.send(&[0]).await;
     third.end().await;
 }
+
+/// Ten thousand clients may log in at the same time.
+#[tokio::test]
+async fn a_log_in_on_its_way_is_small() {
+    let house = house("");
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let nowhere = Address::Unix(Path::new("/nowhere").to_owned());
+    let arrival = house.reception.arrive().unwrap();
+    let visitor = Visitor {
+        socket,
+        peer: nowhere.clone(),
+        local: nowhere,
+        arrival,
+    };
+    let size = size_of_val(&serve(Arc::clone(&house.reception), visitor));
+    assert!(size <= 1536, "{size} bytes");
+}
