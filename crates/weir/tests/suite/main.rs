@@ -1,0 +1,12 @@
+//! The program as a whole: clients, Weir, PostgreSQL. Each scenario is a function that is run with every reactor; where PgBouncer can serve,
+//! also through it, which shows that the scenario asks for the right thing.
+
+// Tests may panic.
+#![allow(clippy::unwrap_used)]
+
+#[macro_use]
+mod stage;
+mod abandoned;
+mod cancel;
+mod prepared;
+mod protocol;

@@ -1,0 +1,248 @@
+//! Prepared statements in transaction mode: a client moves between two server connections and finds its statements on both.
+
+use crate::stage::{Party, Stage, backend, error, execute, parse, value};
+use testkit::script::Client;
+use wire::frontend::Target;
+use wire::write;
+
+scenarios! { reactors:
+    named_statements_follow_the_client, unnamed_statements_follow_the_client, closed_statements_are_gone, names_belong_to_the_client,
+    deallocate_all_and_discard_all, eviction_is_not_seen, errors_use_the_clients_name, changed_result_types_heal,
+}
+mod majors {
+    scenarios! { majors:
+        named_statements_follow_the_client, unnamed_statements_follow_the_client, closed_statements_are_gone, names_belong_to_the_client,
+        deallocate_all_and_discard_all, eviction_is_not_seen, errors_use_the_clients_name, changed_result_types_heal,
+    }
+}
+
+fn two_servers(party: Party) -> Stage {
+    party.start_with(|ini| ini.set("default_pool_size", 2))
+}
+
+/// Holds the server connection that the next client would get, so that it gets another one.
+fn occupy(stage: &Stage) -> (Client, String) {
+    let mut client = stage.client();
+    client.query("BEGIN");
+    let server = backend(&mut client);
+    (client, server)
+}
+
+fn prepare(client: &mut Client, name: &str, sql: &str) {
+    client.send(|out| {
+        parse(out, name, sql);
+        write::sync(out);
+    });
+    client.expect("1 Z(I)");
+}
+
+/// The value that a statement gives.
+#[track_caller]
+fn run(client: &mut Client, name: &str) -> String {
+    client.send(|out| {
+        execute(out, name);
+        write::sync(out);
+    });
+    let messages = client.expect("2 D C Z");
+    messages[1].values()[0].clone().unwrap_or_default()
+}
+
+#[track_caller]
+fn is_missing(client: &mut Client, name: &str) {
+    client.send(|out| {
+        execute(out, name);
+        write::sync(out);
+    });
+    client.expect("E(26000) Z(I)");
+}
+
+fn named_statements_follow_the_client(party: Party) {
+    let stage = two_servers(party);
+    let mut client = stage.client();
+    prepare(&mut client, "s", "SELECT pg_backend_pid()");
+    let first = run(&mut client, "s");
+    let (mut other, held) = occupy(&stage);
+    assert_eq!(held, first);
+    let second = run(&mut client, "s");
+    assert_ne!(second, first);
+    client.send(|out| {
+        write::describe(out, Target::Statement, b"s");
+        write::sync(out);
+    });
+    client.expect("t T Z(I)");
+    other.query("COMMIT");
+    // It is parsed once on each connection, whatever happens.
+    for _ in 0..5 {
+        run(&mut client, "s");
+    }
+    assert_eq!(
+        value(&mut client, "SELECT count(*) FROM pg_prepared_statements"),
+        "1"
+    );
+}
+
+fn unnamed_statements_follow_the_client(party: Party) {
+    let stage = two_servers(party);
+    let mut client = stage.client();
+    prepare(&mut client, "", "SELECT pg_backend_pid()");
+    let first = run(&mut client, "");
+    let (mut other, held) = occupy(&stage);
+    assert_eq!(held, first);
+    assert_ne!(run(&mut client, ""), first);
+    other.query("COMMIT");
+    prepare(&mut other, "", "SELECT 'of the other'");
+    // Each has its own.
+    for _ in 0..3 {
+        assert_eq!(run(&mut other, ""), "of the other");
+        run(&mut client, "").parse::<u32>().expect("a process id");
+    }
+    client.query("SELECT 1");
+    is_missing(&mut client, "");
+}
+
+fn closed_statements_are_gone(party: Party) {
+    let stage = two_servers(party);
+    let mut client = stage.client();
+    prepare(&mut client, "s", "SELECT 1");
+    client.send(|out| {
+        write::close(out, Target::Statement, b"s");
+        write::close(out, Target::Statement, b"never made");
+        write::sync(out);
+    });
+    client.expect("3 3 Z(I)");
+    is_missing(&mut client, "s");
+    prepare(&mut client, "s", "SELECT 2");
+    assert_eq!(run(&mut client, "s"), "2");
+}
+
+fn names_belong_to_the_client(party: Party) {
+    let stage = two_servers(party);
+    let (mut one, mut two) = (stage.client(), stage.client());
+    prepare(&mut one, "s", "SELECT 'one'");
+    prepare(&mut two, "s", "SELECT 'two'");
+    for _ in 0..3 {
+        assert_eq!(run(&mut one, "s"), "one");
+        assert_eq!(run(&mut two, "s"), "two");
+    }
+    is_missing(&mut stage.client(), "s");
+    one.send(|out| {
+        write::close(out, Target::Statement, b"s");
+        write::sync(out);
+    });
+    one.expect("3 Z(I)");
+    assert_eq!(run(&mut two, "s"), "two");
+}
+
+fn deallocate_all_and_discard_all(party: Party) {
+    let stage = two_servers(party);
+    let (mut one, mut two) = (stage.client(), stage.client());
+    for command in ["DEALLOCATE ALL", "DISCARD ALL"] {
+        prepare(&mut one, "s", "SELECT 'one'");
+        prepare(&mut two, "s", "SELECT 'two'");
+        assert_eq!(one.query(command), format!("C({command}) Z(I)"));
+        is_missing(&mut one, "s");
+        assert_eq!(run(&mut two, "s"), "two", "{command}");
+        two.query(command);
+    }
+    prepare(&mut one, "s", "SELECT 'one'");
+    one.send(|out| {
+        parse(out, "", "DEALLOCATE ALL");
+        execute(out, "");
+        write::sync(out);
+    });
+    one.expect("1 2 C(DEALLOCATE ALL) Z(I)");
+    is_missing(&mut one, "s");
+}
+
+fn eviction_is_not_seen(party: Party) {
+    let stage = party.start_with(|ini| {
+        ini.set("default_pool_size", 1)
+            .set("max_prepared_statements", 1)
+    });
+    let mut client = stage.client();
+    for name in ["a", "b", "c"] {
+        prepare(&mut client, name, &format!("SELECT '{name}'"));
+    }
+    for name in ["a", "b", "c", "c", "a", "b"] {
+        assert_eq!(run(&mut client, name), name);
+    }
+    client.send(|out| {
+        for name in ["a", "b", "c"] {
+            execute(out, name);
+        }
+        write::sync(out);
+    });
+    client.expect("2 D(a) C 2 D(b) C 2 D(c) C Z(I)");
+    assert_eq!(
+        value(&mut client, "SELECT count(*) FROM pg_prepared_statements"),
+        "1"
+    );
+}
+
+fn errors_use_the_clients_name(party: Party) {
+    let stage = two_servers(party);
+    let mut client = stage.client();
+    prepare(&mut client, "mine", "SELECT 1");
+    client.send(|out| {
+        parse(out, "mine", "SELECT 2");
+        write::sync(out);
+    });
+    let text = error(&client.expect("E(42P05) Z(I)"))
+        .field(b'M')
+        .unwrap_or_default();
+    assert_eq!(text, "prepared statement \"mine\" already exists");
+    client.send(|out| {
+        write::bind(out, b"", b"mine", &[0, 0, 0, 1, 0, 0, 0, 1, b'x', 0, 0]);
+        write::sync(out);
+    });
+    let text = error(&client.expect("E(08P01) Z(I)"))
+        .field(b'M')
+        .unwrap_or_default();
+    assert_eq!(
+        text,
+        "bind message supplies 1 parameters, but prepared statement \"mine\" requires 0"
+    );
+    client.send(|out| {
+        execute(out, "nobody's");
+        write::sync(out);
+    });
+    let text = error(&client.expect("E(26000) Z(I)"))
+        .field(b'M')
+        .unwrap_or_default();
+    assert_eq!(text, "prepared statement \"nobody's\" does not exist");
+    assert_eq!(run(&mut client, "mine"), "1");
+}
+
+/// A table gets a column: PostgreSQL refuses the plan once on each connection, as it would without a pooler; then the statement is
+/// parsed anew, for which PostgreSQL itself would need Close and Parse.
+fn changed_result_types_heal(party: Party) {
+    let stage = party.start();
+    let (mut one, mut two) = (stage.client(), stage.client());
+    one.query("CREATE TEMP TABLE t AS SELECT 1 AS i");
+    prepare(&mut one, "s", "SELECT * FROM t");
+    assert_eq!(run(&mut one, "s"), "1");
+    two.query("ALTER TABLE t ADD COLUMN j int DEFAULT 2");
+    one.send(|out| {
+        execute(out, "s");
+        write::sync(out);
+    });
+    one.expect("E(0A000) Z(I)");
+    one.send(|out| {
+        execute(out, "s");
+        write::sync(out);
+    });
+    one.expect("2 D(1,2) C Z(I)");
+    two.query("ALTER TABLE t ADD COLUMN k int DEFAULT 3");
+    one.send(|out| {
+        execute(out, "s");
+        write::sync(out);
+    });
+    one.expect("E(0A000) Z(I)");
+    one.send(|out| {
+        write::close(out, Target::Statement, b"s");
+        parse(out, "s", "SELECT * FROM t");
+        execute(out, "s");
+        write::sync(out);
+    });
+    one.expect("3 1 2 D(1,2,3) C Z(I)");
+}
