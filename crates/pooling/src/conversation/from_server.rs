@@ -66,7 +66,7 @@ impl Conversation {
         aside: &mut Aside,
     ) -> Result<Reply, Violation> {
         let body = body.get(..header.body()).unwrap_or(body);
-        if has_to_be_whole(header.tag) && body.len() < header.body() {
+        if body.len() < header.body() && self.has_to_be_whole(header.tag) {
             return Ok(Reply::INCOMPLETE);
         }
         match self.expected.front() {
@@ -105,6 +105,17 @@ impl Conversation {
             tag::PARAMETER_STATUS => Ok(parameter_status(header, false)),
             tag::NOTICE_RESPONSE | tag::NOTIFICATION_RESPONSE => Ok(Reply::PASS),
             other => Err(Violation::UnexpectedMessage(other)),
+        }
+    }
+
+    /// Messages whose body decides, or is handed on with an event; and those after which nothing may be owed: while the rest of one of
+    /// them is on its way to the client, an answer to a Flush would come into its middle.
+    #[inline]
+    fn has_to_be_whole(&self, message: u8) -> bool {
+        match message {
+            tag::READY_FOR_QUERY | tag::COMMAND_COMPLETE | tag::ERROR_RESPONSE => true,
+            tag::ROW_DESCRIPTION => !matches!(self.expected.front(), Some(Expected::Query(_))),
+            other => is_asynchronous(other),
         }
     }
 
@@ -522,15 +533,6 @@ impl Conversation {
             self.expected.pop_front();
         }
     }
-}
-
-/// Messages whose body decides, or is handed on with an event.
-#[inline]
-fn has_to_be_whole(message: u8) -> bool {
-    matches!(
-        message,
-        tag::READY_FOR_QUERY | tag::COMMAND_COMPLETE | tag::ERROR_RESPONSE | tag::PARAMETER_STATUS
-    )
 }
 
 /// The server closes the connection after it.
