@@ -6,7 +6,7 @@ use crate::control::dial::Network;
 use crate::worker::{Mailbox, Server, ServerKey};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pooling::cancel::ClientPid;
-use pooling::ledger::{PoolId, Wish};
+use pooling::ledger::{Limit, PoolId, Wish};
 use pooling::parameters::Interner;
 use pooling::{CancelKeys, CancelSecret, Ledger, Parameters, Time};
 use settings::{Config, Database, PoolSettings};
@@ -113,7 +113,7 @@ impl Shared {
 
     /// A place for one more server connection, or the limit that stands in the way (the wish is then noted and the worker
     /// hears `Granted` when it can be met).
-    pub fn request_slot(self: &Arc<Self>, wish: Wish) -> Result<Slot, pooling::ledger::Limit> {
+    pub fn request_slot(self: &Arc<Self>, wish: Wish) -> Result<Slot, Limit> {
         let mut ledger = self.ledger();
         let answer = ledger.request(wish, self.clock.now());
         self.wishes.store(ledger.wishes() as u32, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl Shared {
     }
 
     /// A place for a connection that nobody waits for (min_pool_size, auth_query, the first greeting).
-    pub fn try_slot(self: &Arc<Self>, pool: PoolId) -> Result<Slot, pooling::ledger::Limit> {
+    pub fn try_slot(self: &Arc<Self>, pool: PoolId) -> Result<Slot, Limit> {
         self.ledger().try_open(pool).map(|()| Slot {
             shared: Arc::clone(self),
             pool,
@@ -152,9 +152,30 @@ impl Shared {
             shared: Arc::clone(self),
             pool: wish.pool,
         };
-        self.tell(wish.worker, ToWorker::Granted(slot));
+        match wish.worker {
+            CONTROL => self.tell_control(ToControl::Granted(slot)),
+            worker => self.tell(worker, ToWorker::Granted(slot)),
+        }
+    }
+
+    /// A limit that pools share is reached: one of the others gives up an idle server connection, if one has any.
+    pub fn ask_rivals(&self, id: PoolId, limit: Limit) {
+        let rivals: Vec<PoolId> = self.ledger().rivals(id, limit).collect();
+        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        let idle = |cell: &Cell| cell.idle.load(Ordering::SeqCst) > 0;
+        let found = rivals.into_iter().find_map(|rival| {
+            let pool = pools.by_id(rival)?;
+            Some((rival, pool.cells.iter().position(idle)?))
+        });
+        if let Some((pool, worker)) = found {
+            let reason = limit.setting();
+            self.tell(worker, ToWorker::Evict { pool, reason });
+        }
     }
 }
+
+/// Stands for the control thread where the ledger names a worker: a log-in waits for its pool's first server connection.
+pub const CONTROL: usize = usize::MAX;
 
 /// A server connection's place in the ledger, taken before it is dialled. Dropping it gives the place back, and to
 /// the oldest wish that it helps.
@@ -553,6 +574,8 @@ pub enum ToControl {
         worker: usize,
         slot: Slot,
     },
+    /// The wish of a log-in (`CONTROL`) has been met.
+    Granted(Slot),
     /// A query of a client that is gone (or of one that took too long) has to be cancelled.
     Cancel(CancelTarget),
 }

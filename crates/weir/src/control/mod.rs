@@ -23,7 +23,7 @@ mod tests;
 pub use signals::Signals;
 
 use crate::logging::Logging;
-use crate::shared::{Shared, ToControl};
+use crate::shared::{Shared, Slot, ToControl};
 use crate::start::Options;
 use console::Consoles;
 use console_client::ConsoleClient;
@@ -157,9 +157,25 @@ pub async fn run(control: Arc<Control>, listeners: Listeners, inboxes: Inboxes) 
 fn obey(control: &Control, dialler: &Dialler, message: ToControl) {
     match message {
         ToControl::Dial { pool, worker, slot } => dialler.handle(pool, worker, slot),
+        ToControl::Granted(slot) => granted(control, dialler, slot),
         ToControl::Cancel(target) => {
             let shared = Arc::clone(&control.shared);
             tokio::spawn(async move { dial::cancel(&shared, target).await });
         }
+    }
+}
+
+/// A place for the first server connection of a pool, if it still has none. Workers that need it take it from the one that gets it.
+fn granted(control: &Control, dialler: &Dialler, slot: Slot) {
+    let pools = control
+        .shared
+        .pools
+        .read()
+        .unwrap_or_else(PoisonError::into_inner);
+    let pool = pools.by_id(slot.pool()).cloned();
+    drop(pools);
+    if let Some(pool) = pool.filter(|pool| pool.welcome.load().is_none()) {
+        let worker = pool.id.0 as usize % pool.cells.len();
+        dialler.handle(pool, worker, slot);
     }
 }

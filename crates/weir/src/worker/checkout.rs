@@ -8,7 +8,7 @@ use super::{Owner, Worker};
 use crate::shared::{Slot, ToControl, ToWorker};
 use pooling::Parameters;
 use pooling::conversation::Own;
-use pooling::ledger::{Limit, PoolId, Wish};
+use pooling::ledger::{PoolId, Wish};
 use settings::CheckQuery;
 use slab::Slab;
 use std::sync::Arc;
@@ -174,7 +174,7 @@ impl Worker {
                 Ok(slot) => self.dial(slot),
                 Err(limit) => {
                     pool.wish = Wished::Noted;
-                    return self.ask_rivals(id, limit);
+                    return shared.ask_rivals(id, limit);
                 }
             }
         }
@@ -189,33 +189,6 @@ impl Worker {
         let pool = Arc::clone(&pool.shared);
         self.shared
             .tell_control(ToControl::Dial { pool, worker, slot });
-    }
-
-    /// A limit that other pools share is reached: one of them gives up an idle server connection.
-    fn ask_rivals(&mut self, id: PoolId, limit: Limit) {
-        let rivals: Vec<PoolId> = self.shared.ledger().rivals(id, limit).collect();
-        let pools = self
-            .shared
-            .pools
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        for rival in rivals {
-            let Some(pool) = pools.by_id(rival) else {
-                continue;
-            };
-            let idle = |cell: &crate::shared::Cell| {
-                cell.idle.load(std::sync::atomic::Ordering::SeqCst) > 0
-            };
-            if let Some(worker) = pool.cells.iter().position(idle) {
-                return self.shared.tell(
-                    worker,
-                    ToWorker::Evict {
-                        pool: rival,
-                        reason: limit.setting(),
-                    },
-                );
-            }
-        }
     }
 }
 

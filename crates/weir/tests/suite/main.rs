@@ -8,5 +8,8 @@
 mod stage;
 mod abandoned;
 mod cancel;
+mod limits;
+mod login;
+mod parameters;
 mod prepared;
 mod protocol;

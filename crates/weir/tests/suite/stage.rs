@@ -117,13 +117,33 @@ impl Party {
         ini.clone().set("reactor", reactor)
     }
 
+    /// What `worker_threads` is worth trying: nothing else than one thread for PgBouncer.
+    pub fn worker_threads(self) -> &'static [u32] {
+        match self.program {
+            Program::Weir { .. } => &[1, 4],
+            Program::PgBouncer => &[1],
+        }
+    }
+
+    /// A setting that PgBouncer does not have.
+    pub fn weir_only(self, ini: Ini, name: &str, value: impl ToString) -> Ini {
+        match self.program {
+            Program::Weir { .. } => ini.set(name, value),
+            Program::PgBouncer => ini,
+        }
+    }
+
+    /// A name that no other party uses on the same server.
+    pub fn own_name(self, name: &str) -> String {
+        match self.program {
+            Program::Weir { reactor } => format!("{name}_{reactor}"),
+            Program::PgBouncer => format!("{name}_pgbouncer"),
+        }
+    }
+
     /// A database of PostgreSQL that only this scenario uses: its connections can be counted.
     pub fn own_database(self, name: &str) -> String {
-        let reactor = match self.program {
-            Program::Weir { reactor } => reactor,
-            Program::PgBouncer => "pgbouncer",
-        };
-        let name = format!("{name}_{reactor}");
+        let name = self.own_name(name);
         self.postgres()
             .execute(&format!("CREATE DATABASE {name}"))
             .unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -245,4 +265,21 @@ pub fn error(messages: &[Message]) -> &Message {
         .iter()
         .find(|message| message.tag == b'E')
         .expect("an error")
+}
+
+/// Logs in with a connection string, and says as whom PostgreSQL sees it; or "SQLSTATE: text" of the refusal.
+pub fn log_in(connection_string: &str) -> Result<String, String> {
+    let asked = ask_current_user(connection_string);
+    lab::runtime::apart(asked).map_err(|error| match error.as_db_error() {
+        Some(told) => format!("{}: {}", told.code().code(), told.message()),
+        None => error.to_string(),
+    })
+}
+
+async fn ask_current_user(connection_string: &str) -> Result<String, tokio_postgres::Error> {
+    let (client, connection) =
+        tokio_postgres::connect(connection_string, tokio_postgres::NoTls).await?;
+    let asked = async move { client.query_one("SELECT current_user::text", &[]).await };
+    let (row, _) = tokio::join!(asked, connection);
+    Ok(row?.get(0))
 }

@@ -4,11 +4,11 @@
 //! The pooler's own parameters of PgBouncer 1.26 (`pgbouncer.version` and its kin) are not sent.
 
 use super::refusal::Refusal;
-use crate::shared::{Pool, Shared, ToControl};
-use pooling::CancelSecret;
+use crate::shared::{CONTROL, Pool, Shared, ToControl};
 use pooling::cancel::ClientPid;
-use pooling::ledger::PoolId;
+use pooling::ledger::{PoolId, Wish};
 use pooling::parameters::{Origin, Parameters};
+use pooling::{CancelSecret, Time};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -196,6 +196,7 @@ async fn first_welcome(
     worker: usize,
 ) -> Result<Arc<Parameters>, Refusal> {
     let old_error = pool.last_error.load_full();
+    let since = shared.clock.now();
     loop {
         let news = pool.dialled.notified();
         tokio::pin!(news);
@@ -209,27 +210,63 @@ async fn first_welcome(
             return Err(Refusal::from(&*error));
         }
         match greetings.claim(pool.id) {
-            Some(_claim) if dial(shared, pool, worker) => {
-                news.await;
-                tokio::time::sleep(PAUSE).await;
-            }
-            _ => _ = tokio::time::timeout(LOOK_AGAIN, news).await,
+            Some(_claim) => match dial(shared, pool, worker, since) {
+                Asked::Dialling => {
+                    news.await;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Asked::Noted(_wish) => _ = tokio::time::timeout(LOOK_AGAIN, news).await,
+                Asked::Paused => _ = tokio::time::timeout(LOOK_AGAIN, news).await,
+            },
+            None => _ = tokio::time::timeout(LOOK_AGAIN, news).await,
         }
     }
 }
 
-/// Asks for a server connection, if the limits and the operator allow one.
-fn dial(shared: &Arc<Shared>, pool: &Arc<Pool>, worker: usize) -> bool {
-    if pool.is_paused() {
-        return false;
+/// What became of asking for a pool's first server connection.
+enum Asked {
+    Dialling,
+    /// A limit stands in the way: the ledger knows of us until this is dropped.
+    Noted(#[expect(dead_code, reason = "held for its Drop")] Noted),
+    Paused,
+}
+
+struct Noted {
+    shared: Arc<Shared>,
+    pool: PoolId,
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.shared.withdraw_wish(self.pool, CONTROL);
     }
-    let Ok(slot) = shared.try_slot(pool.id) else {
-        return false;
+}
+
+/// Asks for a server connection. Where a shared limit is reached the log-in waits in line with the clients of other pools.
+fn dial(shared: &Arc<Shared>, pool: &Arc<Pool>, worker: usize, since: Time) -> Asked {
+    if pool.is_paused() {
+        return Asked::Paused;
+    }
+    let wish = Wish {
+        pool: pool.id,
+        worker: CONTROL,
+        since,
     };
-    shared.tell_control(ToControl::Dial {
-        pool: Arc::clone(pool),
-        worker,
-        slot,
-    });
-    true
+    match shared.request_slot(wish) {
+        Ok(slot) => {
+            shared.tell_control(ToControl::Dial {
+                pool: Arc::clone(pool),
+                worker,
+                slot,
+            });
+            Asked::Dialling
+        }
+        Err(limit) => {
+            shared.ask_rivals(pool.id, limit);
+            Asked::Noted(Noted {
+                shared: Arc::clone(shared),
+                pool: pool.id,
+            })
+        }
+    }
 }
