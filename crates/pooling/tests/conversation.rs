@@ -739,6 +739,26 @@ fn a_plan_that_no_longer_fits_is_parsed_anew() {
 }
 
 #[test]
+fn what_a_statement_names_may_have_been_made_anew() {
+    for state in ["XX000", "42704"] {
+        table(
+            SHARED,
+            &format!(
+                "
+            client: Parse(a,x) Sync => Parse(#1,x) Sync
+            server: 1 Z(I) => 1 Z(I)
+            client: Bind(a) Execute Sync => Bind(#1) Execute Sync
+            server: 2 E(22P02,input) Z(I) => 2 E(22P02,input) Z(I)
+            client: Describe(a) Sync => Describe(#1) Sync
+            server: E({state},gone) Z(I) => E({state},gone) Z(I)
+            client: Bind(a) Sync => Close(#1) Parse(#1,x) Bind(#1) Sync
+            server: 3 1 2 Z(I) => 2 Z(I) -> settled"
+            ),
+        );
+    }
+}
+
+#[test]
 fn clients_that_vanish() {
     table(
         SHARED,

@@ -470,8 +470,22 @@ impl Conversation {
         // Something that Weir does not see (a function, a DO block) has dropped statements, or a table has changed under one.
         let about_shared =
             !refuses_name && fields.get(b'M').and_then(place_of_server_name).is_some();
-        if about_shared || fields.get(b'R') == Some(b"RevalidateCachedQuery") {
+        if about_shared
+            || fields.get(b'R') == Some(b"RevalidateCachedQuery")
+            || self.is_outdated(&fields)
+        {
             self.doubt_statements();
+        }
+    }
+
+    /// Whether an object that a statement names may have been made anew since its Parse ("cache lookup failed for type 16385"): an
+    /// internal error, or a name that a Parse has found and a Bind does not.
+    fn is_outdated(&self, fields: &ErrorFields<'_>) -> bool {
+        let class = fields.get(b'C').and_then(|code| code.get(..2));
+        match self.expected.front() {
+            Some(Expected::Bind | Expected::Describe) => matches!(class, Some(b"42" | b"XX")),
+            Some(Expected::Execute(_)) => class == Some(b"XX"),
+            _ => false,
         }
     }
 
