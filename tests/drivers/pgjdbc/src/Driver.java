@@ -422,7 +422,8 @@ public class Driver {
                     equal(value(connection, "SHOW TimeZone"), "Etc/GMT-" + client);
                 }
                 connection.setAutoCommit(false);
-                connection.setTransactionIsolation(Connection.TRANSACTION_SERIALIZABLE);
+                // The driver's setTransactionIsolation would set it for the session, which no pooler in transaction mode can keep to one client.
+                update(connection, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE");
                 update(connection, "SET LOCAL statement_timeout = 20");
                 refused("57014", () -> value(connection, "SELECT pg_sleep(66)"));
                 connection.rollback();
