@@ -62,7 +62,15 @@ fn it_shows_both_trials_and_leaves_nothing() {
         ["1,000 of 1,000", "1,000 of 1,000"],
         "{said}"
     );
-    assert_eq!(cells("server connections"), ["20", "1,000"], "{said}");
+    // A pool opens as many as its clients need at the same time, which on a quiet machine may be fewer than it may have.
+    let servers: Vec<u32> = cells("server connections")
+        .iter()
+        .map(|cell| cell.replace(',', "").parse().expect("a number"))
+        .collect();
+    assert!(
+        (1..=20).contains(&servers[0]) && servers[1] == 1_000,
+        "{said}"
+    );
     assert_ne!(cells("transactions per second")[0], "0", "{said}");
     assert!(!said.contains("transactions failed"), "{said}");
     assert!(is_empty(&folder));

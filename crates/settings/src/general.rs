@@ -205,10 +205,10 @@ general! {
         handover_after: Duration = "0.005", Reload, InEffect;
         /// How long a database that exists only through `*` is remembered without a connection, in
         /// seconds. Its statistics go with it. 0: for ever.
-        autodb_idle_timeout: Option<Duration> = "3600", Reload, InEffect;
+        autodb_idle_timeout: Option<Duration> = "3600", Reload, NotYet;
         /// How long a pool without any connection is remembered, in seconds. Its statistics go with
         /// it. 0: for ever.
-        pool_idle_timeout: Option<Duration> = "0", Reload, InEffect;
+        pool_idle_timeout: Option<Duration> = "0", Reload, NotYet;
     }
 
     "Clients" {
@@ -230,7 +230,7 @@ general! {
         ignore_startup_parameters: Vec<String> = "", Reload, InEffect;
         /// More parameters to keep per client, comma-separated. Weir, as PgBouncer 1.26, keeps all
         /// that PostgreSQL reports, so that few need this.
-        track_extra_parameters: Vec<String> = "", Boot, InEffect;
+        track_extra_parameters: Vec<String> = "", Boot, Unneeded;
         /// Refuses simple queries, which may hold several statements: only drivers that use the
         /// extended query protocol throughout keep working.
         disable_pqexec: bool = "0", Boot, InEffect;

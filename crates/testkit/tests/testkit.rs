@@ -148,7 +148,8 @@ fn a_pooler_serves_clients_and_its_console_answers() {
             .number("value"),
         4
     );
-    pooler.signal(nix::sys::signal::Signal::SIGQUIT);
+    drop(client); // since 1.23 SIGTERM waits for clients
+    pooler.signal(nix::sys::signal::Signal::SIGTERM);
     pooler.wait();
 }
 

@@ -44,7 +44,8 @@ pub fn refuse_if_taken(path: &Path) -> anyhow::Result<()> {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => {
-            return Err(error).with_context(|| format!("pidfile {} cannot be read", path.display()));
+            return Err(error)
+                .with_context(|| format!("pidfile {} cannot be read", path.display()));
         }
     };
     let Ok(pid) = text.trim().parse::<i32>() else {

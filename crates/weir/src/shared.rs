@@ -202,6 +202,8 @@ impl Drop for Slot {
         };
         if let Some(wish) = granted {
             self.shared.hand_out(wish);
+            // A place may help two: one that its database held up, and one that its user did.
+            self.shared.grant_wishes();
         }
         self.shared.departures.notify_waiters();
     }
@@ -537,7 +539,10 @@ pub enum ToWorker {
         answer: oneshot::Sender<Option<CancelTarget>>,
     },
     /// A cancel request to this server connection has been delivered or given up.
-    CancelDone(ServerKey),
+    CancelDone {
+        server: ServerKey,
+        delivery: Delivery,
+    },
     /// The pool's settings, gate or generation changed (reload, PAUSE, RESUME, RECONNECT, DISABLE): look at it again.
     PoolChanged(PoolId),
     /// Settings that the worker itself uses changed.
@@ -593,11 +598,21 @@ pub struct CancelHold {
     pub shared: Arc<Shared>,
     pub worker: usize,
     pub server: ServerKey,
+    pub delivery: Delivery,
+}
+
+/// Whether PostgreSQL is known to have acted on a cancel request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delivery {
+    /// It has closed the request's connection: the signal has been sent.
+    Done,
+    Unknown,
 }
 
 impl Drop for CancelHold {
     fn drop(&mut self) {
+        let (server, delivery) = (self.server, self.delivery);
         self.shared
-            .tell(self.worker, ToWorker::CancelDone(self.server));
+            .tell(self.worker, ToWorker::CancelDone { server, delivery });
     }
 }

@@ -4,7 +4,6 @@
 use crate::shared::Address;
 use pooling::Time;
 use tokio::io::{AsyncRead, AsyncWrite};
-use wire::startup::ProtocolVersion;
 
 /// What a user may do on the console.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,11 +24,8 @@ pub struct ConsoleClient {
     /// What it sent beyond the log-in.
     pub leftover: Vec<u8>,
     pub id: u64,
-    /// `pgbouncer` or `weir`, as the client called it.
-    pub database: String,
     pub user: String,
     pub privilege: Privilege,
-    pub version: ProtocolVersion,
     pub application_name: String,
     pub peer: Address,
     pub local: Address,

@@ -210,7 +210,8 @@ fn defer_accept(fd: RawFd, seconds: u32) -> io::Result<()> {
 }
 
 impl Listeners {
-    /// Where TCP connections are taken; for tests and for the log.
+    /// Where TCP connections are taken.
+    #[cfg(test)]
     pub fn tcp_addresses(&self) -> Vec<SocketAddr> {
         let address = |door: &Door| match door {
             Door::Tcp { address, .. } => Some(*address),

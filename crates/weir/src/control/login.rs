@@ -436,8 +436,6 @@ impl Login {
                     .setting("application_name")
                     .unwrap_or_default()
                     .to_owned(),
-                version: request.version,
-                database: request.database,
                 user: request.user,
                 privilege,
                 peer,

@@ -15,7 +15,6 @@ use pooling::{CancelKeys, Time};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use wire::startup::PROTOCOL_3_0;
 use wire::{Header, write};
 
 /// A control plane with its files in a temporary folder.
@@ -82,10 +81,8 @@ impl Plane {
             socket: Box::new(theirs),
             leftover: Vec::new(),
             id,
-            database: "pgbouncer".to_owned(),
             user: "boss".to_owned(),
             privilege,
-            version: PROTOCOL_3_0,
             application_name: "tests".to_owned(),
             peer: Address::Unix("/tmp".into()),
             local: Address::Unix("/tmp".into()),

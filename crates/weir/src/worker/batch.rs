@@ -196,17 +196,17 @@ impl Worker {
         let Some(connection) = self.connection(owner) else {
             return;
         };
-        if connection.has_inbox() {
-            connection.keep(bytes);
-            self.input_kept(owner, slots);
-        } else {
+        if !connection.has_inbox() {
             self.relay(owner, bytes, source, slots);
+        } else if connection.keep_more(bytes) {
+            self.input_kept(owner, slots);
         }
     }
 
     /// The same for what was kept.
     pub(super) fn input_kept(&mut self, owner: Owner, slots: &Slots) {
-        if let Some(kept) = self.connection(owner).and_then(Connection::take_inbox) {
+        let kept = self.connection(owner).map(Connection::take_inbox);
+        if let Some(kept) = kept.filter(|kept| !kept.is_empty()) {
             self.relay(owner, &kept, Source::Copy(&kept), slots);
         }
     }
@@ -254,9 +254,10 @@ impl Worker {
                 continue;
             };
             connection.ticket = Ticket::default();
-            if let Some(mut backlog) = connection.take_backlog() {
+            if connection.is_congested() {
+                let mut backlog = connection.take_backlog();
                 outbox.unsent(number, 0, slots, &mut backlog); // nothing overtakes a backlog
-                connection.set_backlog(Some(backlog));
+                connection.set_backlog(backlog);
             } else {
                 outgoing.begin(connection.fd.as_raw_fd(), number);
                 outbox.describe(number, slots, outgoing);
@@ -288,7 +289,7 @@ impl Worker {
             let mut backlog = Vec::new();
             self.outbox.unsent(number, sent, &self.slots, &mut backlog);
             if let Some(connection) = self.connection(owner) {
-                connection.set_backlog(Some(Box::new(backlog)));
+                connection.set_backlog(backlog);
             }
         }
     }
@@ -298,9 +299,7 @@ impl Worker {
         let Some(connection) = self.connection(owner) else {
             return;
         };
-        let Some(mut backlog) = connection.take_backlog() else {
-            return;
-        };
+        let mut backlog = connection.take_backlog();
         let fd = connection.fd.as_raw_fd();
         self.outgoing.clear();
         self.outgoing.begin(fd, 0);
@@ -318,7 +317,7 @@ impl Worker {
         let Some(connection) = self.connection(owner) else {
             return;
         };
-        connection.set_backlog(Some(backlog));
+        connection.set_backlog(backlog);
         if !connection.is_congested() {
             self.resume_feeder(owner);
         }

@@ -119,9 +119,11 @@ impl Worker {
     fn replay(&mut self, index: usize, client: usize) {
         let wanted = Arc::clone(&self.clients[client].parameters);
         let mut sql = Vec::new();
-        let differs = self.servers[index].parameters.replay(&wanted, &mut sql);
-        self.servers[index].parameters = wanted;
+        let server = &mut self.servers[index];
+        let differs = server.parameters.replay(&wanted, &mut sql);
+        let before = std::mem::replace(&mut server.parameters, wanted);
         if differs {
+            server.before_replay = Some(before);
             self.say_own_query(index, Own::Replay, &sql);
         }
     }

@@ -17,8 +17,11 @@ pub struct Connection {
     pub fd: OwnedFd,
     pub ticket: Ticket,
     pub readable: Readable,
-    inbox: Option<Box<Vec<u8>>>,
-    backlog: Option<Box<Vec<u8>>>,
+    inbox: Vec<u8>,
+    /// Bytes that have to be in the inbox before it is worth looking at again: a large message is looked at when it is whole, not
+    /// each time that a piece of it arrives.
+    inbox_wants: usize,
+    backlog: Vec<u8>,
     /// Bytes of the message in transit that are still to come.
     pub transit: Transit,
 }
@@ -44,50 +47,50 @@ impl Connection {
             fd,
             ticket: Ticket::default(),
             readable: Readable::Yes,
-            inbox: None,
-            backlog: None,
+            inbox: Vec::new(),
+            inbox_wants: 0,
+            backlog: Vec::new(),
             transit: Transit::NONE,
         }
     }
 
-    /// Keeps bytes for later.
-    pub fn keep(&mut self, bytes: &[u8]) {
-        if !bytes.is_empty() {
-            self.inbox.get_or_insert_default().extend_from_slice(bytes);
-        }
+    /// Keeps bytes until there are at least `wants` of them.
+    pub fn keep(&mut self, bytes: &[u8], wants: usize) {
+        self.inbox.extend_from_slice(bytes);
+        self.inbox_wants = wants;
     }
 
-    /// What was kept.
-    pub fn take_inbox(&mut self) -> Option<Box<Vec<u8>>> {
-        self.inbox.take()
+    /// Adds to what is kept; true if that is enough now.
+    pub fn keep_more(&mut self, bytes: &[u8]) -> bool {
+        self.inbox.extend_from_slice(bytes);
+        self.inbox.len() >= self.inbox_wants
+    }
+
+    /// What was kept; empty if nothing.
+    pub fn take_inbox(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.inbox)
     }
 
     pub fn has_inbox(&self) -> bool {
-        self.inbox.is_some()
+        !self.inbox.is_empty()
     }
 
     /// The peer is slower than what it is sent: whoever feeds it must not be read.
     pub fn is_congested(&self) -> bool {
-        self.backlog.is_some()
-    }
-
-    pub fn backlog(&mut self) -> &mut Vec<u8> {
-        self.backlog.get_or_insert_default()
+        !self.backlog.is_empty()
     }
 
     /// Sets what is left of the backlog; an empty one holds no memory.
-    pub fn set_backlog(&mut self, bytes: Option<Box<Vec<u8>>>) {
-        self.backlog = bytes.filter(|bytes| !bytes.is_empty());
+    pub fn set_backlog(&mut self, bytes: Vec<u8>) {
+        self.backlog = if bytes.is_empty() { Vec::new() } else { bytes };
     }
 
-    pub fn take_backlog(&mut self) -> Option<Box<Vec<u8>>> {
-        self.backlog.take()
+    pub fn take_backlog(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.backlog)
     }
 
     /// Bytes of memory in its queues.
     pub fn buffered(&self) -> usize {
-        let size =
-            |queue: &Option<Box<Vec<u8>>>| queue.as_ref().map_or(0, |bytes| bytes.capacity());
-        size(&self.inbox) + size(&self.backlog)
+        self.inbox.capacity() + self.backlog.capacity()
     }
 }

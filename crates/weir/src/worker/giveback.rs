@@ -47,11 +47,27 @@ impl Worker {
         let ended = !server.conversation.is_busy()
             && server.conversation.status() == TransactionStatus::Idle;
         let in_transit = !self.clients[client].connection.transit.is_over();
-        if !ended || in_transit || self.mode(index) == PoolMode::Session {
+        if !ended || in_transit {
             return;
+        }
+        if self.mode(index) == PoolMode::Session {
+            return self.fast_close(index);
         }
         self.end_lease(client);
         self.give_back(index);
+    }
+
+    /// server_fast_close: what RECONNECT has made out of date ends with its transaction, and the session with it.
+    fn fast_close(&mut self, index: usize) {
+        let server = &self.servers[index];
+        let pool = self.pools[server.pool_id().0 as usize].as_deref();
+        if server.is_outdated() && pool.is_some_and(|pool| pool.settings.server_fast_close) {
+            self.server_lost(
+                index,
+                SqlState::ADMIN_SHUTDOWN,
+                "server connection closed (server_fast_close)",
+            );
+        }
     }
 
     fn mode(&self, index: usize) -> PoolMode {
@@ -94,7 +110,9 @@ impl Worker {
             return;
         };
         let settings = &pool.settings;
-        let reason = if server.conversation.is_doubtful() {
+        let reason = if server.blemish.is_some() {
+            server.blemish
+        } else if server.conversation.is_doubtful() {
             Some("its state is not known")
         } else if server.is_outdated() {
             Some("it is out of date")
@@ -219,11 +237,11 @@ impl Worker {
     /// One step nearer to a clean connection after its client has gone.
     pub(super) fn advance_abandoned(&mut self, index: usize) {
         let conversation = &self.servers[index].conversation;
-        if conversation.is_busy() {
-            return;
-        }
         if conversation.is_doubtful() {
             return self.close_server(index, "its state is not known");
+        }
+        if conversation.is_busy() {
+            return;
         }
         match conversation.status() {
             TransactionStatus::Idle => self.give_back(index),

@@ -182,8 +182,16 @@ pub struct Worker {
     clients_swept_at: Time,
 }
 
+/// Whether clients may use the simple query protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum SimpleQuery {
+    Allowed,
+    Refused,
+}
+
 /// What a worker itself needs of the configuration.
 struct Limits {
+    simple_query: SimpleQuery,
     packet_max: usize,
     handover_after: std::time::Duration,
     log_disconnections: bool,
@@ -193,6 +201,11 @@ struct Limits {
 impl Limits {
     fn of(config: &settings::Config) -> Limits {
         Limits {
+            simple_query: if config.general.disable_pqexec {
+                SimpleQuery::Refused
+            } else {
+                SimpleQuery::Allowed
+            },
             packet_max: config.general.max_packet_size as usize,
             handover_after: config.general.handover_after,
             log_disconnections: config.general.log_disconnections,

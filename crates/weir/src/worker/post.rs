@@ -7,7 +7,7 @@ use super::outbox::Source;
 use super::reactor::Slots;
 use super::server::{Duty, Server, ServerKey};
 use super::{Limits, Owner, Running, Worker};
-use crate::shared::{CancelTarget, DialError, NewClient, NewServer, Slot, ToWorker};
+use crate::shared::{CancelTarget, Delivery, DialError, NewClient, NewServer, Slot, ToWorker};
 use pooling::ledger::PoolId;
 use std::sync::Arc;
 use wire::backend::TransactionStatus;
@@ -43,7 +43,7 @@ impl Worker {
                 let target = self.cancel(pid.0, &secret);
                 let _ = answer.send(target);
             }
-            ToWorker::CancelDone(key) => self.cancel_done(key),
+            ToWorker::CancelDone { server, delivery } => self.cancel_done(server, delivery),
             ToWorker::PoolChanged(pool) => self.pool_changed(pool),
             ToWorker::ConfigChanged => self.limits = Limits::of(&self.shared.config.load()),
             ToWorker::Kill(pools) => pools.iter().for_each(|pool| self.kill(*pool)),
@@ -210,9 +210,7 @@ impl Worker {
     /// What the client said is answered as if the server had been cancelled at once. If it is not whole yet, nobody can say where it will end.
     fn cancel_waiting(&mut self, index: usize) {
         const TEXT: &str = "canceling statement due to user request";
-        let Some(kept) = self.clients[index].connection.take_inbox() else {
-            return;
-        };
+        let kept = self.clients[index].connection.take_inbox();
         let Some(end) = end_of_request(&kept) else {
             return self.dismiss(index, SqlState::QUERY_CANCELED, TEXT);
         };
@@ -229,7 +227,7 @@ impl Worker {
         wire::write::ready_for_query(&mut answer, TransactionStatus::Idle);
         let client = &mut self.clients[index];
         client.phase = Phase::Idle;
-        client.connection.keep(&kept[end..]);
+        client.connection.keep(&kept[end..], 0);
         self.outbox.say(
             &mut client.connection.ticket,
             Owner::Client(index).token(),
@@ -238,16 +236,18 @@ impl Worker {
         self.resumed.push(index);
     }
 
-    fn cancel_done(&mut self, key: ServerKey) {
+    /// A request that may still reach PostgreSQL could hit whoever holds the connection then: nobody will.
+    fn cancel_done(&mut self, key: ServerKey, delivery: Delivery) {
         let index = key.index as usize;
-        let Some(server) = self
+        let server = self
             .servers
             .get_mut(index)
-            .filter(|server| server.serial == key.serial)
-        else {
-            return;
-        };
+            .filter(|server| server.serial == key.serial);
+        let Some(server) = server else { return };
         server.cancels -= 1;
+        if delivery == Delivery::Unknown {
+            server.blemish = Some("a cancel request to it may still be on its way");
+        }
         if server.cancels == 0 && server.duty == Duty::Held {
             self.free(index);
         }

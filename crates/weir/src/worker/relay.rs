@@ -6,7 +6,7 @@ use super::connection::Transit;
 use super::outbox::Source;
 use super::reactor::Slots;
 use super::server::Duty;
-use super::{Owner, Worker};
+use super::{Owner, SimpleQuery, Worker};
 use pooling::conversation::{Aside, ClientSide, Event, Own, Passage, Violation};
 use pooling::parameters::Origin;
 use settings::PoolMode;
@@ -20,11 +20,17 @@ enum Stop {
     /// All bytes have gone their way.
     Done,
     /// The bytes from here on are part of a message that has to be whole.
-    Incomplete(usize),
+    Incomplete {
+        from: usize,
+        /// So many bytes from there on are needed to go on.
+        wants: usize,
+    },
     /// The client needs a server connection for the message that begins here.
     NeedsServer(usize),
     /// The client says good-bye.
     Terminate,
+    /// A Query where disable_pqexec forbids it.
+    SimpleQuery,
     Broken(Violation),
 }
 
@@ -44,19 +50,23 @@ impl Worker {
                 Phase::Leased(server) => {
                     self.leased_client(index, server, bytes, at, source, slots)
                 }
-                Phase::Waiting { .. } => Stop::Incomplete(at),
+                Phase::Waiting { .. } => Stop::Incomplete { from: at, wants: 0 },
                 Phase::Leaving => Stop::Done,
             };
             match stop {
                 Stop::Done => return self.client_settled(index),
-                Stop::Incomplete(from) => {
-                    return self.clients[index].connection.keep(&bytes[from..]);
+                Stop::Incomplete { from, wants } => {
+                    return self.clients[index].connection.keep(&bytes[from..], wants);
                 }
                 Stop::NeedsServer(from) => {
                     at = from;
                     self.check_out(index);
                 }
                 Stop::Terminate => return self.client_gone(index, "client close request"),
+                Stop::SimpleQuery => {
+                    let text = "the simple query protocol is disabled (disable_pqexec)";
+                    return self.dismiss(index, SqlState::FEATURE_NOT_SUPPORTED, text);
+                }
                 Stop::Broken(violation) => return self.client_violation(index, &violation),
             }
         }
@@ -82,7 +92,12 @@ impl Worker {
             at += dropped;
             match Header::peek(&bytes[at..]) {
                 Ok(None) if at == bytes.len() => return Stop::Done,
-                Ok(None) => return Stop::Incomplete(at),
+                Ok(None) => {
+                    return Stop::Incomplete {
+                        from: at,
+                        wants: Header::SIZE,
+                    };
+                }
                 Ok(Some(header)) => match header.tag {
                     tag::TERMINATE => return Stop::Terminate,
                     tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {
@@ -136,11 +151,19 @@ impl Worker {
             let header = match Header::peek(&bytes[at..]) {
                 Ok(Some(header)) => header,
                 Ok(None) if at == bytes.len() => break Stop::Done,
-                Ok(None) => break Stop::Incomplete(at),
+                Ok(None) => {
+                    break Stop::Incomplete {
+                        from: at,
+                        wants: Header::SIZE,
+                    };
+                }
                 Err(error) => break Stop::Broken(error.into()),
             };
             if header.tag == tag::TERMINATE {
                 break Stop::Terminate;
+            }
+            if header.tag == tag::QUERY && limits.simple_query == SimpleQuery::Refused {
+                break Stop::SimpleQuery;
             }
             if header.len as usize > limits.packet_max {
                 break Stop::Broken(WireError::Length(header.len).into());
@@ -158,7 +181,10 @@ impl Worker {
             );
             let skip = match passage {
                 Ok(Passage::Pass { skip }) => skip,
-                Ok(Passage::Incomplete) => break Stop::Incomplete(at),
+                Ok(Passage::Incomplete) => {
+                    let wants = wanted(header, bytes.len() - at);
+                    break Stop::Incomplete { from: at, wants };
+                }
                 Err(violation) => break Stop::Broken(violation),
             };
             if was_settled {
@@ -204,7 +230,9 @@ impl Worker {
 
     fn relay_server(&mut self, index: usize, bytes: &[u8], source: Source<'_>, slots: &Slots) {
         match self.server_messages(index, bytes, source, slots) {
-            Stop::Incomplete(from) => self.servers[index].connection.keep(&bytes[from..]),
+            Stop::Incomplete { from, wants } => {
+                self.servers[index].connection.keep(&bytes[from..], wants);
+            }
             Stop::Broken(violation) => {
                 tracing::error!(server = self.servers[index].id, %violation, "server broke the protocol");
                 return self.server_lost(
@@ -241,7 +269,12 @@ impl Worker {
             let header = match Header::peek(&bytes[at..]) {
                 Ok(Some(header)) => header,
                 Ok(None) if at == bytes.len() => break Stop::Done,
-                Ok(None) => break Stop::Incomplete(at),
+                Ok(None) => {
+                    break Stop::Incomplete {
+                        from: at,
+                        wants: Header::SIZE,
+                    };
+                }
                 Err(error) => break Stop::Broken(error.into()),
             };
             let body = &bytes[at + Header::SIZE..];
@@ -256,7 +289,10 @@ impl Worker {
                 Err(violation) => break Stop::Broken(violation),
             };
             let Passage::Pass { skip } = reply.passage else {
-                break Stop::Incomplete(at);
+                break Stop::Incomplete {
+                    from: at,
+                    wants: header.total(),
+                };
             };
             if reply.event != Event::Nothing {
                 self.on_event(
@@ -271,7 +307,9 @@ impl Worker {
                 self.say_to_client(index, &mut aside);
                 from = at;
             }
-            self.servers[index].connection.transit = if skip > 0 {
+            // What comes while there is no client is for nobody, also if its end comes when there is one.
+            let server = &mut self.servers[index];
+            server.connection.transit = if skip > 0 || server.client().is_none() {
                 Transit::Drop(header.total())
             } else {
                 Transit::Pass(header.total())
@@ -381,7 +419,19 @@ impl Worker {
             "the server refused the pooler's own query: {text}"
         );
         if own == Own::Replay {
-            self.server_lost(index, sqlstate, &text);
+            self.replay_failed(index, sqlstate, &text);
+        }
+    }
+
+    /// The replay, one Query, has been undone as a whole. The client goes; its first message is cleaned up like any abandoned work.
+    fn replay_failed(&mut self, index: usize, sqlstate: SqlState, text: &str) {
+        let server = &mut self.servers[index];
+        let client = server.client();
+        if let Some(before) = server.before_replay.take() {
+            server.parameters = before;
+        }
+        if let Some(client) = client {
+            self.dismiss(client, sqlstate, text);
         }
     }
 
@@ -399,6 +449,10 @@ impl Worker {
                 self.shared
                     .interner
                     .intern(server.parameters.with(name, value, Origin::Reported));
+        }
+        if name == "session_authorization" {
+            let changed = value != &*server.pool.server_user;
+            server.blemish = changed.then_some("a client has changed its session authorization");
         }
         let Some(client) = server.client() else {
             return;
@@ -420,6 +474,15 @@ impl Worker {
         if *client.parameters == *server.parameters {
             client.parameters = Arc::clone(&server.parameters);
         }
+    }
+}
+
+/// Of a Bind only the names have to be there, and only it knows where they end; other messages have to be whole.
+fn wanted(header: Header, arrived: usize) -> usize {
+    if header.tag == tag::BIND {
+        arrived + 1
+    } else {
+        header.total()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use crate::report::{ServerReport, ServerState};
-use crate::shared::{Address, CancelHold, CancelTarget, NewServer, Pool, Shared, Slot};
+use crate::shared::{Address, CancelHold, CancelTarget, Delivery, NewServer, Pool, Shared, Slot};
 use pooling::ledger::PoolId;
 use pooling::{Conversation, Parameters, Time};
 use settings::PoolMode;
@@ -55,6 +55,10 @@ pub struct Server {
     pub connected_at: Time,
     /// Between 0 and 1: spreads what many connections would otherwise do at the same moment.
     pub jitter: f64,
+    /// Why no other client may get it, although it is idle.
+    pub blemish: Option<&'static str>,
+    /// What was set on it before the replay that is under way.
+    pub before_replay: Option<Arc<Parameters>>,
     slot: Slot,
     pid: i32,
     key: Box<[u8]>,
@@ -85,6 +89,8 @@ impl Server {
             generation: new.generation,
             connected_at: new.connected_at,
             jitter,
+            blemish: None,
+            before_replay: None,
             slot: new.slot,
             pid: new.pid,
             key: new.key,
@@ -140,6 +146,7 @@ impl Server {
                 shared: Arc::clone(shared),
                 worker,
                 server,
+                delivery: Delivery::Unknown,
             },
         }
     }

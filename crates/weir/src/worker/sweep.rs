@@ -128,7 +128,7 @@ impl Worker {
             .iter()
             .filter_map(|(index, server)| {
                 let pool = self.pools[server.pool_id().0 as usize].as_deref()?;
-                Some((index, due(server, pool, &open, now)?))
+                Some((index, due(server, pool, open, now)?))
             })
             .collect();
         for (index, due) in due {

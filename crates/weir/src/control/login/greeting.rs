@@ -227,7 +227,7 @@ async fn first_welcome(
 enum Asked {
     Dialling,
     /// A limit stands in the way: the ledger knows of us until this is dropped.
-    Noted(#[expect(dead_code, reason = "held for its Drop")] Noted),
+    Noted(#[allow(dead_code, reason = "held for its Drop")] Noted),
     Paused,
 }
 

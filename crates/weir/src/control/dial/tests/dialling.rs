@@ -75,7 +75,7 @@ fn mail(message: ToWorker, id: PoolId) -> Mail {
         ToWorker::Server(server) => Mail::Server(server),
         ToWorker::DialFailed { pool, error } if pool == id => Mail::Failed(error),
         ToWorker::PoolChanged(pool) if pool == id => Mail::PoolChanged,
-        ToWorker::CancelDone(_) => Mail::CancelDone,
+        ToWorker::CancelDone { .. } => Mail::CancelDone,
         _ => panic!("nothing else is sent by dialling"),
     }
 }
@@ -274,6 +274,7 @@ fn target(rig: &Rig, port: u16, key: &[u8]) -> CancelTarget {
             index: 1,
             serial: 2,
         },
+        delivery: crate::shared::Delivery::Unknown,
     };
     CancelTarget {
         address: Arc::new(Address::Tcp(([127, 0, 0, 1], port).into())),
@@ -333,7 +334,7 @@ async fn a_cancel_request_is_given_up_in_time() {
         fake.accept()
     );
     assert!(start.elapsed() >= Duration::from_secs(4));
-    assert!(matches!(rig.mail(0)[..], [ToWorker::CancelDone(_)]));
+    assert!(matches!(rig.mail(0)[..], [ToWorker::CancelDone { .. }]));
 }
 
 #[tokio::test]

@@ -108,6 +108,7 @@ async fn a_cancel_request_ends_a_query() {
                     index: 0,
                     serial: 0,
                 },
+                delivery: crate::shared::Delivery::Unknown,
             };
             cancel(
                 &rig.shared,
