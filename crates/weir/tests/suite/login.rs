@@ -16,7 +16,8 @@ mod majors {
 fn every_method_with_every_secret_that_it_can_use(party: Party) {
     let server = party.postgres();
     let stored = |ini: Ini, role: Role| ini.secret(role.name(), &role.stored_secret(server));
-    let cases: [(&str, fn(Ini) -> Ini, &[Role]); 3] = [
+    type Change = fn(Ini) -> Ini;
+    let cases: [(&str, Change, &[Role]); 3] = [
         (
             "plain",
             |ini| ini,

@@ -8,8 +8,11 @@
 mod stage;
 mod abandoned;
 mod cancel;
+mod faults;
 mod limits;
 mod login;
+mod operation;
 mod parameters;
 mod prepared;
+mod program;
 mod protocol;

@@ -102,9 +102,10 @@ impl Party {
     }
 
     pub fn run(self, ini: &Ini) -> Stage {
+        let ini = self.complete(ini);
         let pooler = match self.program {
-            Program::Weir { reactor } => Weir::start(&self.complete(ini, reactor)),
-            Program::PgBouncer => PgBouncer::start(ini).expect("it is installed"),
+            Program::Weir { .. } => Weir::start(&ini),
+            Program::PgBouncer => PgBouncer::start(&ini).expect("it is installed"),
         };
         Stage {
             pooler,
@@ -113,8 +114,11 @@ impl Party {
     }
 
     /// The configuration as this party gets it, for a reload.
-    pub fn complete(self, ini: &Ini, reactor: &str) -> Ini {
-        ini.clone().set("reactor", reactor)
+    pub fn complete(self, ini: &Ini) -> Ini {
+        match self.program {
+            Program::Weir { reactor } => ini.clone().set("reactor", reactor),
+            Program::PgBouncer => ini.clone(),
+        }
     }
 
     /// What `worker_threads` is worth trying: nothing else than one thread for PgBouncer.
