@@ -197,8 +197,11 @@ async def settings_of_the_session():
     async def work(client):
         connection = await connect(server_settings={"TimeZone": zones[client % 4], "application_name": f"client {client}"})
         for _ in range(10):
+            # As the driver's pool does whenever a connection is given back.
+            await connection.reset()
             equal((await connection.fetchval("SELECT timestamptz '2024-02-29 12:00+00'::text"))[11:], hours[client % 4])
             equal(await connection.fetchval("SHOW application_name"), f"client {client}")
+        equal(connection.get_settings().TimeZone, zones[client % 4])
         await connection.close()
 
     await by_many_tasks(work)
