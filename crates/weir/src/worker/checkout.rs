@@ -116,7 +116,7 @@ impl Worker {
         pool.totals.wait_time += waited.as_micros() as u64;
     }
 
-    fn replay(&mut self, index: usize, client: usize) {
+    pub(super) fn replay(&mut self, index: usize, client: usize) {
         let wanted = Arc::clone(&self.clients[client].parameters);
         let mut sql = Vec::new();
         let server = &mut self.servers[index];

@@ -38,6 +38,8 @@ pub struct Client {
     pub secret: CancelSecret,
     pub statements: ClientStatements,
     pub parameters: Arc<Parameters>,
+    /// What it was greeted with, and goes back to at a RESET.
+    pub at_login: Arc<Parameters>,
     /// When it last got or gave up a lease, or began to wait.
     pub active_at: Time,
     peer: Address,
@@ -56,6 +58,7 @@ impl Client {
             pid: new.pid,
             secret: new.secret,
             statements: ClientStatements::default(),
+            at_login: Arc::clone(&new.parameters),
             parameters: new.parameters,
             active_at: new.connected_at,
             peer: new.peer,

@@ -359,11 +359,16 @@ impl Worker {
     fn on_event(&mut self, index: usize, event: Event, body: &[u8], aside: &mut Aside) {
         match event {
             Event::Nothing => {}
-            Event::Ready => self.on_ready(index),
+            Event::Ready => {
+                self.on_ready(index);
+                self.end_reset(index, aside);
+            }
             Event::ParameterStatus { own } => self.on_parameter(index, body, own, aside),
             Event::SessionReset => {
-                let kept = self.servers[index].parameters.without_startup();
-                self.servers[index].parameters = self.shared.interner.intern(kept);
+                let server = &mut self.servers[index];
+                let kept = server.parameters.without_startup();
+                server.parameters = self.shared.interner.intern(kept);
+                server.went_back = server.client().map(|_| Vec::new());
             }
             Event::OwnFailed(own) => self.own_failed(index, own, body),
             Event::OwnDone { own, failed } => self.own_done(index, own, failed),
@@ -388,6 +393,27 @@ impl Worker {
             pool.totals.transaction_time += transaction.as_micros() as u64;
         } else if pool.settings.mode == PoolMode::Statement {
             self.forbid_transaction(index);
+        }
+    }
+
+    /// RESET and DISCARD ALL put parameters back to what the server connection logged in with. The client means what it asked for itself
+    /// when it logged in: it hears so after the server's word, and the next lease puts it on the server. In session mode there is none.
+    fn end_reset(&mut self, index: usize, aside: &mut Aside) {
+        let server = &mut self.servers[index];
+        let (Some(went_back), Some(client)) = (server.went_back.take(), server.client()) else {
+            return;
+        };
+        let parameters = &self.clients[client].parameters;
+        for name in &went_back {
+            let value = parameters.value(name).unwrap_or_default();
+            wire::write::parameter_status(&mut aside.to_client, name.as_bytes(), value.as_bytes());
+        }
+        let keeps_lease = server.pool.settings.load().mode == PoolMode::Session;
+        if keeps_lease
+            && server.conversation.is_settled()
+            && !Arc::ptr_eq(parameters, &server.parameters)
+        {
+            self.replay(index, client);
         }
     }
 
@@ -458,6 +484,15 @@ impl Worker {
             return;
         };
         let client = &mut self.clients[client];
+        let mut value = value;
+        if let Some(went_back) = &mut server.went_back
+            && server.at_login.value(name) == Some(value)
+            && let Some(own_value) = client.at_login.value(name)
+            && own_value != value
+        {
+            went_back.push(name.into());
+            value = own_value;
+        }
         if client.parameters.value(name) != Some(value) {
             client.parameters =
                 self.shared

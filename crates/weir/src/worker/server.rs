@@ -42,6 +42,10 @@ pub struct Server {
     pub pool: Arc<Pool>,
     /// What is set on it.
     pub parameters: Arc<Parameters>,
+    /// What PostgreSQL reported at log-in, and goes back to at a RESET.
+    pub at_login: Arc<Parameters>,
+    /// Since its client's RESET, up to the next ReadyForQuery: the parameters that went back, of which the client expects its own values.
+    pub went_back: Option<Vec<Box<str>>>,
     /// Cancel requests that are on their way to it.
     pub cancels: u32,
     pub id: u64,
@@ -79,7 +83,9 @@ impl Server {
             },
             conversation: Conversation::new(statements_max),
             pool: new.pool,
+            at_login: Arc::clone(&new.parameters),
             parameters: new.parameters,
+            went_back: None,
             cancels: 0,
             id,
             serial: 0,
