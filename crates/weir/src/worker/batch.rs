@@ -32,6 +32,7 @@ impl Worker {
             self.now = self.shared.clock.now();
             let has_mail = self.note_readiness(&mut ready);
             self.serve(&mut batch);
+            self.finish_batch(); // what came up while readiness was noted
             if has_mail {
                 self.read_mail();
             }
@@ -234,10 +235,18 @@ impl Worker {
         }
     }
 
+    /// Whoever cannot be sent to is gone; what that makes others hear is sent in the next round.
     fn send_all(&mut self) {
-        if self.outbox.is_empty() {
-            return;
+        while !self.outbox.is_empty() {
+            let failed = self.send_round();
+            for (owner, error) in failed {
+                self.peer_closed(owner, Some(error));
+            }
         }
+    }
+
+    /// Nothing may be said until the outbox is cleared: a ticket given out before would be void and still be used.
+    fn send_round(&mut self) -> Vec<(Owner, io::Error)> {
         let Worker {
             clients,
             servers,
@@ -264,14 +273,19 @@ impl Worker {
             }
         }
         reactor.send(outgoing);
+        let mut failed = Vec::new();
         for send in 0..self.outgoing.len() {
             let (number, result) = self.outgoing.take_result(send);
-            self.sent(number, Owner::of(self.outbox.owner(number)), result);
+            let owner = Owner::of(self.outbox.owner(number));
+            if let Err(error) = self.sent(number, owner, result) {
+                failed.push((owner, error));
+            }
         }
         self.outbox.clear();
+        failed
     }
 
-    fn sent(&mut self, number: usize, owner: Owner, result: io::Result<usize>) {
+    fn sent(&mut self, number: usize, owner: Owner, result: io::Result<usize>) -> io::Result<()> {
         let len = self.outbox.len_of(number);
         let sent = match result {
             Ok(sent) => sent,
@@ -283,7 +297,7 @@ impl Worker {
             {
                 0
             }
-            Err(error) => return self.peer_closed(owner, Some(error)),
+            Err(error) => return Err(error),
         };
         if sent < len {
             let mut backlog = Vec::new();
@@ -292,6 +306,7 @@ impl Worker {
                 connection.set_backlog(backlog);
             }
         }
+        Ok(())
     }
 
     /// The socket takes bytes again: first what it was owed; then whoever feeds it may be read again.

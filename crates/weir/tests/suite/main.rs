@@ -8,6 +8,7 @@
 mod stage;
 mod abandoned;
 mod cancel;
+mod chaos;
 mod faults;
 mod limits;
 mod login;
