@@ -1,6 +1,7 @@
 """psycopg 3: threads and tasks, every prepare_threshold, pipelines, COPY, named cursors, pools, cancelling."""
 
 import asyncio
+import logging
 import threading
 import time
 
@@ -11,6 +12,9 @@ from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from scenarios import CLIENTS, POOL_SIZE, by_many, by_many_tasks, equal, run
+
+# It warns of pipelines that end with an error, which here is meant.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 # Connections find everything in libpq's environment variables.
 EVERYTHING = ""
