@@ -105,7 +105,6 @@ impl Worker {
 
     /// Its client is gone: the query is cancelled, the transaction ended, the connection kept; within a bound.
     fn abandon(&mut self, index: usize, client: usize) {
-        let (shared, worker) = (std::sync::Arc::clone(&self.shared), self.index);
         let cut_off = !self.clients[client].connection.transit.is_over();
         let server = &mut self.servers[index];
         if server.duty == Duty::Leaving {
@@ -117,13 +116,11 @@ impl Worker {
         server.duty = Duty::Abandoned {
             deadline: self.now.after(bound.unwrap_or_default()),
         };
-        if server.conversation.is_busy() && !server.conversation.is_doubtful() {
-            let target = server.cancel_target(&shared, worker, index);
-            shared.tell_control(crate::shared::ToControl::Cancel(target));
-        }
+        self.cancel_abandoned(index);
         if cut_off {
             return self.close_server(index, "client left in the middle of a message");
         }
+        let server = &mut self.servers[index];
         server.conversation.wind_up(&mut self.aside.to_server);
         self.outbox.say(
             &mut server.connection.ticket,
@@ -135,6 +132,16 @@ impl Worker {
             self.advance_abandoned(index);
         }
         self.receive_if_allowed(Owner::Server(index));
+    }
+
+    /// Cancels what a client that is gone has left running.
+    pub(super) fn cancel_abandoned(&mut self, index: usize) {
+        let (shared, worker) = (std::sync::Arc::clone(&self.shared), self.index);
+        let server = &mut self.servers[index];
+        if server.conversation.is_busy() && !server.conversation.is_doubtful() {
+            let target = server.cancel_target(&shared, worker, index);
+            shared.tell_control(crate::shared::ToControl::Cancel(target));
+        }
     }
 
     /// The server connection is no more, and its client goes with it: what it had begun cannot be continued elsewhere.

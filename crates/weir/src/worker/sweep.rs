@@ -19,6 +19,8 @@ enum Due {
     Close(&'static str),
     /// Its client is told, and what it does is ended.
     EndClient(SqlState, &'static str),
+    /// The query of a client that is gone still runs: a request that comes before PostgreSQL has begun it is ignored there.
+    CancelAgain,
 }
 
 impl Worker {
@@ -139,6 +141,7 @@ impl Worker {
                         self.dismiss(client, sqlstate, text);
                     }
                 }
+                Due::CancelAgain => self.cancel_abandoned(index),
             }
         }
     }
@@ -185,9 +188,10 @@ fn due(server: &Server, pool: &LocalPool, open: impl Fn(&Server) -> u32, now: Ti
                 "server_check_query or server_reset_query was not answered",
             ))
         }
-        Duty::Abandoned { deadline } => {
-            (now >= deadline).then_some(Due::Close("abandoned_query_timeout"))
+        Duty::Abandoned { deadline } if now >= deadline => {
+            Some(Due::Close("abandoned_query_timeout"))
         }
+        Duty::Abandoned { .. } => (server.cancels == 0).then_some(Due::CancelAgain),
         Duty::Leased { .. } => {
             let busy = server.conversation.is_busy();
             let in_transaction = busy || server.conversation.status() != TransactionStatus::Idle;
