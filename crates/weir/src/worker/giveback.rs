@@ -109,7 +109,6 @@ impl Worker {
         let Some(pool) = self.pools[server.pool_id().0 as usize].as_deref() else {
             return;
         };
-        let settings = &pool.settings;
         let reason = if server.blemish.is_some() {
             server.blemish
         } else if server.conversation.is_doubtful() {
@@ -118,11 +117,7 @@ impl Worker {
             Some("it is out of date")
         } else if pool.shared.is_paused() {
             Some("database is paused")
-        } else if server.is_over_age(
-            settings.server_lifetime,
-            settings.server_lifetime_jitter,
-            now,
-        ) {
+        } else if now >= server.retires_at {
             Some("server_lifetime")
         } else {
             None

@@ -256,6 +256,12 @@ impl Worker {
     fn pool_changed(&mut self, id: PoolId) {
         let Some(pool) = self.pool(id) else { return };
         pool.settings = pool.shared.settings.load_full();
+        let settings = std::sync::Arc::clone(&pool.settings);
+        let servers = self.servers.iter_mut().map(|(_, server)| server);
+        for server in servers.filter(|server| server.pool_id() == id) {
+            server.set_lifetime(&settings);
+        }
+        let Some(pool) = self.pool(id) else { return };
         let idle: Vec<usize> = pool.idle.iter().copied().collect();
         for server in idle {
             self.unlist(server);

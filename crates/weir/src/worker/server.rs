@@ -5,7 +5,7 @@ use crate::report::{ServerReport, ServerState};
 use crate::shared::{Address, CancelHold, CancelTarget, Delivery, NewServer, Pool, Shared, Slot};
 use pooling::ledger::PoolId;
 use pooling::{Conversation, Parameters, Time};
-use settings::PoolMode;
+use settings::{PoolMode, PoolSettings};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +59,8 @@ pub struct Server {
     pub connected_at: Time,
     /// Between 0 and 1: spreads what many connections would otherwise do at the same moment.
     pub jitter: f64,
+    /// When it has served long enough.
+    pub retires_at: Time,
     /// Why no other client may get it, although it is idle.
     pub blemish: Option<&'static str>,
     /// What was set on it before the replay that is under way.
@@ -72,11 +74,10 @@ pub struct Server {
 
 impl Server {
     pub fn new(new: NewServer, id: u64, jitter: f64) -> (Server, Vec<u8>) {
-        let settings = new.pool.settings.load();
+        let settings = new.pool.settings.load_full();
         let shares = settings.mode != PoolMode::Session && settings.max_prepared_statements > 0;
         let statements_max = shares.then_some(settings.max_prepared_statements as usize);
-        drop(settings);
-        let server = Server {
+        let mut server = Server {
             connection: Connection::new(new.socket),
             duty: Duty::Idle {
                 since: new.connected_at,
@@ -95,6 +96,7 @@ impl Server {
             generation: new.generation,
             connected_at: new.connected_at,
             jitter,
+            retires_at: new.connected_at,
             blemish: None,
             before_replay: None,
             slot: new.slot,
@@ -103,6 +105,7 @@ impl Server {
             address: new.address,
             local: new.local,
         };
+        server.set_lifetime(&settings);
         (server, new.leftover)
     }
 
@@ -127,9 +130,12 @@ impl Server {
                 .load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Older than server_lifetime, shortened by its share of the jitter.
-    pub fn is_over_age(&self, lifetime: Duration, jitter: f64, now: Time) -> bool {
-        now.since(self.connected_at) >= lifetime.mul_f64(1.0 - jitter * self.jitter)
+    /// server_lifetime, shortened by this connection's share of the jitter, counts from its log-in.
+    pub fn set_lifetime(&mut self, settings: &PoolSettings) {
+        let share = 1.0 - settings.server_lifetime_jitter * self.jitter;
+        self.retires_at = self
+            .connected_at
+            .after(settings.server_lifetime.mul_f64(share));
     }
 
     /// What a cancel request for its running query needs. Until that is dropped, no other client gets the connection.

@@ -229,11 +229,7 @@ fn idle_due(
     let spread = 1.0 - settings.server_lifetime_jitter * server.jitter;
     let idle_for = |limit: Duration| now.since(since) >= limit.mul_f64(spread);
     let may_go = || open(server) > settings.min_pool_size;
-    if server.is_over_age(
-        settings.server_lifetime,
-        settings.server_lifetime_jitter,
-        now,
-    ) {
+    if now >= server.retires_at {
         Some(Due::Close("server_lifetime"))
     } else if settings.server_idle_timeout.is_some_and(idle_for) && may_go() {
         Some(Due::Close("server_idle_timeout"))

@@ -1,0 +1,221 @@
+//! The way back: what a server says, and what that means for its client and for itself.
+
+use super::connection::Transit;
+use super::outbox::Source;
+use super::reactor::Slots;
+use super::relay::Stop;
+use super::server::Duty;
+use super::{Owner, Worker};
+use pooling::conversation::{Aside, Event, Passage};
+use settings::PoolMode;
+use wire::backend::TransactionStatus;
+use wire::{Header, SqlState};
+
+impl Worker {
+    pub(super) fn relay_server(
+        &mut self,
+        index: usize,
+        bytes: &[u8],
+        source: Source<'_>,
+        slots: &Slots,
+    ) {
+        match self.server_messages(index, bytes, source, slots) {
+            Stop::Incomplete { from, wants } => {
+                self.servers[index].connection.keep(&bytes[from..], wants);
+            }
+            Stop::Broken(violation) => {
+                tracing::error!(server = self.servers[index].id, %violation, "server broke the protocol");
+                return self.server_lost(
+                    index,
+                    SqlState::PROTOCOL_VIOLATION,
+                    "server broke the protocol",
+                );
+            }
+            _ => {}
+        }
+        let server = &self.servers[index];
+        let abandoned = matches!(server.duty, Duty::Abandoned { .. });
+        if server.conversation.is_settled() || server.conversation.is_doubtful() || abandoned {
+            self.settled(index);
+        }
+    }
+
+    fn server_messages(
+        &mut self,
+        index: usize,
+        bytes: &[u8],
+        source: Source<'_>,
+        slots: &Slots,
+    ) -> Stop {
+        let mut from = 0;
+        let mut at = 0;
+        let mut aside = std::mem::take(&mut self.aside);
+        let stop = loop {
+            let server = &mut self.servers[index];
+            at += in_transit(&mut server.connection.transit, &mut from, at, bytes.len());
+            if !server.connection.transit.is_over() {
+                break Stop::Done;
+            }
+            let header = match Header::peek(&bytes[at..]) {
+                Ok(Some(header)) => header,
+                Ok(None) if at == bytes.len() => break Stop::Done,
+                Ok(None) => {
+                    break Stop::Incomplete {
+                        from: at,
+                        wants: Header::SIZE,
+                    };
+                }
+                Err(error) => break Stop::Broken(error.into()),
+            };
+            let body = &bytes[at + Header::SIZE..];
+            let client = server
+                .client()
+                .map(|client| &mut self.clients[client].statements);
+            let reply = match server
+                .conversation
+                .server_message(client, header, body, &mut aside)
+            {
+                Ok(reply) => reply,
+                Err(violation) => break Stop::Broken(violation),
+            };
+            let Passage::Pass { skip } = reply.passage else {
+                break Stop::Incomplete {
+                    from: at,
+                    wants: header.total(),
+                };
+            };
+            if reply.event != Event::Nothing {
+                self.pass_to_client(index, source, from..at, slots);
+                from = at;
+                self.on_event(
+                    index,
+                    reply.event,
+                    body.get(..header.body()).unwrap_or(body),
+                    &mut aside,
+                );
+            }
+            if skip > 0 || !aside.to_client.is_empty() {
+                self.pass_to_client(index, source, from..at, slots);
+                self.say_to_client(index, &mut aside);
+                from = at;
+            }
+            // What comes while there is no client is for nobody, also if its end comes when there is one.
+            let server = &mut self.servers[index];
+            server.connection.transit = if skip > 0 || server.client().is_none() {
+                Transit::Drop(header.total())
+            } else {
+                Transit::Pass(header.total())
+            };
+        };
+        let end = at.max(from);
+        self.pass_to_client(index, source, from..end, slots);
+        aside.to_client.clear();
+        self.aside = aside;
+        stop
+    }
+
+    fn pass_to_client(
+        &mut self,
+        index: usize,
+        source: Source<'_>,
+        range: std::ops::Range<usize>,
+        slots: &Slots,
+    ) {
+        let Some(client) = self.servers[index].client() else {
+            return;
+        };
+        let pool = self.servers[index].pool_id();
+        if let Some(pool) = self.pool(pool) {
+            pool.totals.bytes_sent += range.len() as u64;
+        }
+        let ticket = &mut self.clients[client].connection.ticket;
+        self.outbox.pass(
+            ticket,
+            Owner::Client(client).token(),
+            source,
+            range.start,
+            range.len(),
+            slots,
+        );
+    }
+
+    fn say_to_client(&mut self, index: usize, aside: &mut Aside) {
+        if let Some(client) = self.servers[index].client() {
+            let ticket = &mut self.clients[client].connection.ticket;
+            self.outbox
+                .say(ticket, Owner::Client(client).token(), &aside.to_client);
+        }
+        aside.to_client.clear();
+    }
+
+    fn on_event(&mut self, index: usize, event: Event, body: &[u8], aside: &mut Aside) {
+        match event {
+            Event::Nothing => {}
+            Event::Ready => {
+                self.on_ready(index);
+                self.end_reset(index, aside);
+            }
+            Event::ParameterStatus { own } => self.on_parameter(index, body, own, aside),
+            Event::SessionReset => {
+                let server = &mut self.servers[index];
+                let kept = server.parameters.without_startup();
+                server.parameters = self.shared.interner.intern(kept);
+                server.went_back = server.client().map(|_| Vec::new());
+            }
+            Event::OwnFailed(own) => self.own_failed(index, own, body),
+            Event::OwnDone { own, failed } => self.own_done(index, own, failed),
+        }
+    }
+
+    fn on_ready(&mut self, index: usize) {
+        let now = self.now;
+        let server = &mut self.servers[index];
+        server.ready_at = now;
+        let idle = server.conversation.status() == TransactionStatus::Idle;
+        let (query, transaction) = (
+            now.since(server.request_at),
+            now.since(server.transaction_at),
+        );
+        let pool = server.pool_id();
+        let Some(pool) = self.pool(pool) else { return };
+        pool.totals.queries += 1;
+        pool.totals.query_time += query.as_micros() as u64;
+        if idle {
+            pool.totals.transactions += 1;
+            pool.totals.transaction_time += transaction.as_micros() as u64;
+        } else if pool.settings.mode == PoolMode::Statement {
+            self.forbid_transaction(index);
+        }
+    }
+
+    fn forbid_transaction(&mut self, index: usize) {
+        if let Duty::Leased { client } = self.servers[index].duty {
+            self.dismiss(
+                client,
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "transaction blocks are not allowed in statement pooling mode",
+            );
+        }
+    }
+}
+
+/// Moves over the rest of a message in transit; gives how many bytes.
+fn in_transit(transit: &mut Transit, from: &mut usize, at: usize, len: usize) -> usize {
+    match *transit {
+        Transit::Pass(left) => {
+            let passed = left.min(len - at);
+            *transit = Transit::Pass(left - passed);
+            passed
+        }
+        Transit::Drop(left) => {
+            let dropped = left.min(len - at);
+            *transit = if left == dropped {
+                Transit::NONE
+            } else {
+                Transit::Drop(left - dropped)
+            };
+            *from = at + dropped;
+            dropped
+        }
+    }
+}
