@@ -2,22 +2,22 @@
 //! between them. Everything here is either immutable, a guard, or asked only on slow paths; what a worker touches for
 //! every transaction is its own (see `Cell` for the one exception).
 
+mod messages;
+
+pub use messages::*;
+
 use crate::control::dial::Network;
-use crate::worker::{Mailbox, Server, ServerKey};
+use crate::worker::Mailbox;
 use arc_swap::{ArcSwap, ArcSwapOption};
-use pooling::cancel::ClientPid;
 use pooling::ledger::{Limit, PoolId, Wish};
 use pooling::parameters::Interner;
-use pooling::{CancelKeys, CancelSecret, Ledger, Parameters, Time};
+use pooling::{CancelKeys, Ledger, Parameters, Time};
 use settings::{Config, Database, PoolSettings};
 use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
 
 /// The one value that every thread holds.
 pub struct Shared {
@@ -448,171 +448,5 @@ impl Drop for ClientPermit {
         self.pool.state.clients.subtract();
         self.user.subtract();
         self.shared.departures.notify_waiters();
-    }
-}
-
-/// Where a peer is.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Address {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
-}
-
-/// An authenticated client whose greeting (up to ReadyForQuery) has been sent.
-pub struct NewClient {
-    /// Non-blocking.
-    pub socket: OwnedFd,
-    /// What it sent beyond the log-in.
-    pub leftover: Vec<u8>,
-    pub id: u64,
-    pub pid: ClientPid,
-    pub secret: CancelSecret,
-    pub permit: ClientPermit,
-    pub parameters: Arc<Parameters>,
-    pub peer: Address,
-    pub local: Address,
-    pub connected_at: Time,
-}
-
-/// A server connection that has logged in and is idle.
-pub struct NewServer {
-    /// Non-blocking.
-    pub socket: OwnedFd,
-    pub leftover: Vec<u8>,
-    pub pool: Arc<Pool>,
-    pub slot: Slot,
-    /// PostgreSQL's cancel key for it.
-    pub pid: i32,
-    pub key: Box<[u8]>,
-    pub parameters: Arc<Parameters>,
-    pub address: Arc<Address>,
-    pub local: Address,
-    pub generation: u32,
-    pub connected_at: Time,
-}
-
-/// Why PostgreSQL could not be reached or did not let us in.
-#[derive(Debug, Clone)]
-pub struct DialError {
-    /// The server's own, or ours when it did not answer.
-    pub sqlstate: wire::SqlState,
-    pub message: String,
-    /// Trying again soon cannot help (a wrong password, no such database): waiting clients are told at once.
-    pub lasting: bool,
-}
-
-pub enum ToWorker {
-    Client(Box<NewClient>),
-    /// Answers one `ToControl::Dial`.
-    Server(Box<NewServer>),
-    /// Answers one `ToControl::Dial`; the slot has been given back.
-    DialFailed {
-        pool: PoolId,
-        error: Arc<DialError>,
-    },
-    /// A wish has been met: dial with it, or drop it.
-    Granted(Slot),
-    /// Worker `to` has a client waiting: give it an idle server connection of this pool.
-    Steal {
-        pool: PoolId,
-        to: usize,
-    },
-    /// Answers `Steal` when there was none after all.
-    NothingToSteal {
-        pool: PoolId,
-    },
-    /// A server connection changes its worker; `asked`: it answers a `Steal`.
-    Moved {
-        server: Box<Server>,
-        asked: bool,
-    },
-    /// Close an idle server connection of this pool: another pool is short under a shared limit.
-    Evict {
-        pool: PoolId,
-        reason: &'static str,
-    },
-    /// A cancel request named a client of this worker. Answered with the query to cancel on a server, or with `None` when it was
-    /// settled here (no such client, wrong secret, nothing running, or cancelled in the queue).
-    Cancel {
-        pid: ClientPid,
-        secret: Box<[u8]>,
-        answer: oneshot::Sender<Option<CancelTarget>>,
-    },
-    /// A cancel request to this server connection has been delivered or given up.
-    CancelDone {
-        server: ServerKey,
-        delivery: Delivery,
-    },
-    /// The pool's settings, gate or generation changed (reload, PAUSE, RESUME, RECONNECT, DISABLE): look at it again.
-    PoolChanged(PoolId),
-    /// Settings that the worker itself uses changed.
-    ConfigChanged,
-    /// KILL: close all clients and server connections of these pools at once.
-    Kill(Arc<Vec<PoolId>>),
-    /// KILL_CLIENT: true if the client was here.
-    KillClient {
-        id: u64,
-        answer: oneshot::Sender<bool>,
-    },
-    /// SHOW: what this worker holds.
-    Report {
-        detail: Detail,
-        answer: oneshot::Sender<crate::report::WorkerReport>,
-    },
-    /// Close idle clients as they become idle, to end the process (SHUTDOWN WAIT_FOR_SERVERS).
-    CloseIdleClients,
-    /// End the thread.
-    Stop,
-}
-
-/// How much a report has to hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Detail {
-    Totals,
-    Connections,
-}
-
-pub enum ToControl {
-    /// A worker wants one more connection for this pool.
-    Dial {
-        pool: Arc<Pool>,
-        worker: usize,
-        slot: Slot,
-    },
-    /// The wish of a log-in (`CONTROL`) has been met.
-    Granted(Slot),
-    /// A query of a client that is gone (or of one that took too long) has to be cancelled.
-    Cancel(CancelTarget),
-}
-
-/// The query that a cancel request is for. While it exists, its server connection is not given to another client.
-pub struct CancelTarget {
-    pub address: Arc<Address>,
-    pub pid: i32,
-    pub key: Box<[u8]>,
-    pub hold: CancelHold,
-}
-
-/// Tells the worker, when dropped, that the cancel request has been dealt with.
-pub struct CancelHold {
-    pub shared: Arc<Shared>,
-    pub worker: usize,
-    pub server: ServerKey,
-    pub delivery: Delivery,
-}
-
-/// Whether PostgreSQL is known to have acted on a cancel request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Delivery {
-    /// It has closed the request's connection: the signal has been sent.
-    Done,
-    Unknown,
-}
-
-impl Drop for CancelHold {
-    fn drop(&mut self) {
-        let (server, delivery) = (self.server, self.delivery);
-        self.shared
-            .tell(self.worker, ToWorker::CancelDone { server, delivery });
     }
 }

@@ -37,13 +37,26 @@ pub fn family(postmaster: u32) -> Vec<Pid> {
         .collect()
 }
 
-/// Sends `signal` to every process of the family; the postmaster is frozen first, so that it starts no new ones meanwhile.
-pub fn signal_family(postmaster: u32, signal: Signal) {
+/// Sends `signal` to every process of the family and says which these were; the postmaster is frozen first, so that it starts no new
+/// ones meanwhile.
+pub fn signal_family(postmaster: u32, signal: Signal) -> Vec<Pid> {
     // A process that is gone already needs no signal.
     let _ = kill(Pid::from_raw(postmaster as i32), Signal::SIGSTOP);
-    for pid in family(postmaster) {
-        let _ = kill(pid, signal);
+    let family = family(postmaster);
+    for pid in &family {
+        let _ = kill(*pid, signal);
     }
+    family
+}
+
+/// Whether a process has ended; what is left of it may still wait to be reaped.
+pub fn has_ended(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name stands in parentheses and may hold anything, also parentheses.
+    let state = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().next());
+    matches!(state, None | Some("Z" | "X"))
 }
 
 /// Memory of a process and its children, proportional where the kernel and our rights allow.

@@ -389,13 +389,19 @@ impl Postmaster {
     }
 
     fn kill(&mut self) {
+        let mut family = Vec::new();
         if self.is_running()
             && let Some(pid) = self.pid()
         {
-            processes::signal_family(pid, Signal::SIGKILL);
+            family = processes::signal_family(pid, Signal::SIGKILL);
         }
         if let Postmaster::Running(child) = self {
             let _ = child.wait();
+        }
+        // While one of them lives, its shared memory does, and no server starts in this folder.
+        let deadline = Instant::now() + PATIENCE;
+        while !family.iter().all(|pid| processes::has_ended(*pid)) && Instant::now() < deadline {
+            std::thread::sleep(PAUSE);
         }
         *self = Postmaster::Stopped;
     }

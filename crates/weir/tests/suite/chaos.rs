@@ -177,7 +177,7 @@ impl<'a> Actor<'a> {
         let pause = self.draw(20);
         self.client
             .send(|out| write::query(out, b"SELECT pg_sleep(0.01)"));
-        thread::sleep(Duration::from_millis(pause));
+        dawdle(pause);
         Client::cancel(self.port, self.client.key());
         let messages = self.client.receive_until("Z(I)");
         let tags: String = messages
@@ -201,7 +201,7 @@ impl<'a> Actor<'a> {
         self.client
             .send(|out| write::query(out, b"SELECT pg_sleep(30)"));
         let pause = self.draw(10);
-        thread::sleep(Duration::from_millis(pause));
+        dawdle(pause);
         self.return_anew();
     }
 
@@ -251,4 +251,9 @@ impl<'a> Actor<'a> {
             }
         }
     }
+}
+
+/// Lets a random while go by: nothing is waited for, the moment is what varies.
+fn dawdle(millis: u64) {
+    thread::park_timeout(Duration::from_millis(millis));
 }
