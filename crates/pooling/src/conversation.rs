@@ -8,6 +8,7 @@
 mod expected;
 mod from_client;
 mod from_server;
+mod repeat;
 
 pub use expected::Own;
 pub use from_client::ClientSide;
@@ -18,6 +19,7 @@ use crate::statements::{
     StatementId, write_close, write_marker,
 };
 use expected::{Expected, Parsed, ParsedFor};
+use repeat::Kept;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use wire::backend::TransactionStatus;
@@ -71,6 +73,10 @@ pub enum Event {
     },
     /// The server dropped all that a session can set.
     SessionReset,
+    /// Something has changed under a prepared statement: it may be out of date on other server connections, too.
+    Outdated,
+    /// The same, and the client need not know: [`Conversation::repeat`].
+    Repeat,
 }
 
 /// Where COPY FROM STDIN stands.
@@ -131,6 +137,11 @@ pub struct Conversation {
     series: Series,
     /// A portal whose execution drops all named statements.
     deallocating_portal: Option<Box<[u8]>>,
+    kept: Kept,
+    /// A ParameterDescription that the client gets together with the message that follows it.
+    described: Vec<u8>,
+    /// Replies that the client has got of the segment that will be said again.
+    given: usize,
     trust: Trust,
 }
 
@@ -166,6 +177,9 @@ impl Conversation {
             progress: Progress::default(),
             series: Series::Closed,
             deallocating_portal: None,
+            kept: Kept::nothing(),
+            described: Vec::new(),
+            given: 0,
             trust: Trust::Full,
         }
     }
@@ -173,6 +187,13 @@ impl Conversation {
     /// Another client begins.
     pub fn begin_lease(&mut self) {
         self.unnamed_is = UnnamedIs::SomebodyElses;
+        self.kept.renew();
+    }
+
+    /// What is prepared here may be out of date: something has changed since.
+    pub fn doubt_prepared(&mut self) {
+        self.doubt_statements();
+        self.unnamed = None;
     }
 
     /// The transaction status that the server last reported.
@@ -251,7 +272,7 @@ impl Conversation {
             .expected
             .iter()
             .rev()
-            .take_while(|expected| !matches!(expected, Expected::Sync));
+            .take_while(|expected| !expected.is_sync());
         let awaits_sync = unanswered
             .into_iter()
             .any(|expected| expected.opens_series() || expected.is_synthetic());

@@ -90,7 +90,8 @@ impl Both {
             statements,
             cache: &mut self.cache,
         };
-        let body = self.from_client.get(Header::SIZE..).unwrap_or_default();
+        let message = self.from_client.clone();
+        let body = message.get(Header::SIZE..).unwrap_or_default();
         let passage = self
             .conversation
             .client_message(side, header, body, &mut aside)?;
@@ -103,7 +104,13 @@ impl Both {
                     + 4 * self.from_client.len()
                     + self.cache.bytes()
         );
-        Ok(take(&mut self.from_client, passage, header, whole))
+        let shown = self.from_client.len();
+        let goes_on = take(&mut self.from_client, passage, header, whole);
+        if let Passage::Pass { .. } = passage {
+            self.conversation
+                .keep(&message[..header.total().min(shown)]);
+        }
+        Ok(goes_on)
     }
 
     fn server_message(&mut self) -> Result<bool, Violation> {
@@ -121,6 +128,13 @@ impl Both {
             reply.passage != Passage::Incomplete
                 || (aside.to_client.is_empty() && reply.event == Event::Nothing)
         );
+        if let (Event::Repeat, Some(statements)) = (reply.event, &mut self.statements) {
+            let side = ClientSide {
+                statements,
+                cache: &mut self.cache,
+            };
+            self.conversation.repeat(side, &mut Aside::default());
+        }
         Ok(take(&mut self.from_server, reply.passage, header, whole))
     }
 }

@@ -5,7 +5,7 @@
 //!     next / gone / own(replay)        => a new lease / the client vanishes / a query of the pooler's own: what goes to the server
 //!
 //! After `->` stands the state: settled, busy or doubtful. Statements' names on the server are written `#1`, `#2` in the order of their first use.
-//! Words after a lone `|` go back to the client while it speaks. Every table is run twice, the second time with messages cut at every byte.
+//! Words after a lone `|` go back to whoever speaks. Every table is run twice, the second time with messages cut at every byte.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,7 +13,7 @@
 )]
 
 use pooling::Conversation;
-use pooling::conversation::{Aside, ClientSide, Own, Passage, Violation};
+use pooling::conversation::{Aside, ClientSide, Event, Own, Passage, Reply, Violation};
 use pooling::statements::{ClientStatements, StatementCache};
 use std::fmt::Write;
 use wire::backend::{CommandComplete, ErrorFields, ReadyForQuery};
@@ -146,6 +146,7 @@ impl Table {
                     to_server.extend_from_slice(&aside.to_server);
                     to_server.extend_from_slice(&message[skip..]);
                     to_client.extend_from_slice(&aside.to_client);
+                    self.conversation.keep(&message);
                 }
                 Ok(Passage::Incomplete) => unreachable!(),
                 Err(violation) => return format!("violation {violation}"),
@@ -159,7 +160,7 @@ impl Table {
     }
 
     fn server_says(&mut self, words: &str, cut: Cut) -> String {
-        let mut to_client = Vec::new();
+        let (mut to_client, mut to_server) = (Vec::new(), Vec::new());
         let words = self
             .names
             .iter()
@@ -187,22 +188,40 @@ impl Table {
                     reply => Some(reply),
                 }
             });
-            match reply
-                .expect("a whole message decides")
-                .map(|reply| reply.passage)
-            {
-                Ok(Passage::Pass { skip }) => {
+            match reply.expect("a whole message decides") {
+                Ok(Reply {
+                    passage: Passage::Pass { skip },
+                    event,
+                }) => {
                     to_client.extend_from_slice(&aside.to_client);
                     to_client.extend_from_slice(&message[skip..]);
+                    if event == Event::Repeat {
+                        self.repeat(&mut to_server);
+                    }
                 }
-                Ok(Passage::Incomplete) => unreachable!(),
+                Ok(_) => unreachable!(),
                 Err(Violation::UnexpectedMessage(tag)) => {
                     return format!("violation {}", tag as char);
                 }
                 Err(Violation::Malformed(_)) => return "malformed".to_owned(),
             }
         }
-        self.spell(&to_client, backend_word)
+        let mut heard = self.spell(&to_client, backend_word);
+        if !to_server.is_empty() {
+            write!(heard, " | {}", self.spell(&to_server, frontend_word)).unwrap();
+        }
+        heard
+    }
+
+    fn repeat(&mut self, to_server: &mut Vec<u8>) {
+        let mut aside = Aside::default();
+        let side = ClientSide {
+            statements: self.client.as_mut().unwrap(),
+            cache: &mut self.cache,
+        };
+        self.conversation.repeat(side, &mut aside);
+        assert!(aside.to_client.is_empty());
+        to_server.extend_from_slice(&aside.to_server);
     }
 
     fn spell(&mut self, bytes: &[u8], word: fn(u8, &[u8]) -> String) -> String {
@@ -343,6 +362,13 @@ fn backend(name: &str, arguments: &[&str]) -> Vec<u8> {
         "E" => {
             let state = SqlState::from_bytes(a(0).as_bytes()).unwrap();
             write::error_response(&mut out, &Report::new(Severity::Error, state, a(1)));
+        }
+        // "cached plan must not change result type"
+        "STALE" => {
+            let fields = b"SERROR\0VERROR\0C0A000\0Mstale\0RRevalidateCachedQuery\0\0";
+            out.push(b'E');
+            out.extend_from_slice(&(fields.len() as u32 + 4).to_be_bytes());
+            out.extend_from_slice(fields);
         }
         "FATAL" => write::error_response(
             &mut out,
@@ -605,6 +631,31 @@ fn failed_transactions() {
     );
 }
 
+/// A Parse behind what may yet fail in a transaction: the server has to judge it.
+#[test]
+fn a_parse_that_may_find_the_transaction_failed_goes_to_the_server() {
+    table(
+        SHARED,
+        "
+        client: Parse(a,x) Sync => Parse(#1,x) Sync
+        server: 1 Z(I) => 1 Z(I)
+        client: Query(begin) Query(bad) Parse(b,x) Sync => Query(begin) Query(bad) Close(#1) Parse(#1,x) Sync
+        server: C(BEGIN) Z(T) E(42601,bad) Z(E) 3 E(25P02,aborted) Z(E) => C(BEGIN) Z(T) E(42601,bad) Z(E) E(25P02,aborted) Z(E)
+        client: Query(rollback) => Query(rollback)
+        server: C(ROLLBACK) Z(I) => C(ROLLBACK) Z(I) -> settled
+        client: Bind(b) Sync Parse(b,x) Sync => Bind(b) Sync Parse(#1,x) Sync
+        server: E(26000,b) Z(I) 1 Z(I) => E(26000,b) Z(I) 1 Z(I)
+        client: Parse(c,x) Sync Parse(d,x) Sync => Sync Sync
+        server: Z(I) Z(I) => 1 Z(I) 1 Z(I)
+        client: Query(begin) => Query(begin)
+        server: C(BEGIN) Z(T) => C(BEGIN) Z(T)
+        client: Parse(e,x) Sync => Sync
+        server: Z(T) => 1 Z(T)
+        client: Bind(c) Sync Parse(f,x) Sync => Bind(#1) Sync Close(#1) Parse(#1,x) Sync
+        server: E(22P02,input) Z(E) 3 E(25P02,aborted) Z(E) => E(22P02,input) Z(E) E(25P02,aborted) Z(E)",
+    );
+}
+
 #[test]
 fn copy_in_by_query() {
     table(SHARED, "
@@ -728,34 +779,110 @@ fn deallocate_all_by_execute_and_one_that_fails() {
 }
 
 #[test]
-fn a_plan_that_no_longer_fits_is_parsed_anew() {
+fn a_segment_that_meets_an_outdated_statement_is_said_again() {
+    // Prepared by the client in a segment before, or in the same one: by Weir's word only, as the server has it already.
     table(SHARED, "
         client: Parse(a,x) Sync => Parse(#1,x) Sync
         server: 1 Z(I) => 1 Z(I)
+        client: Bind(a) Execute Sync => Bind(#1) Execute Sync
+        server: STALE =>  | Close(#1) Parse(#1,x) Bind(#1) Execute Sync
+        server: Z(I) 3 1 2 D C Z(I) => 2 D C Z(I) -> settled
+        next
+        client: Parse(b,x) Bind(b) Describe(b) Execute Sync => Bind(#1) Describe(#1) Execute Sync
+        server: 2 t STALE => 1 2 | Close(#1) Parse(#1,x) Bind(#1) Describe(#1) Execute Sync
+        server: Z(I) 3 1 2 t T D C Z(I) => t T D C Z(I) -> settled
+        client: Describe(b) Sync => Describe(#1) Sync
+        server: E(26000,prepared statement \"#1\" does not exist) =>  | Close(#1) Parse(#1,x) Describe(#1) Sync
+        server: Z(I) 3 1 t T Z(I) => t T Z(I) -> settled
+        client: Parse(,x) Sync => Parse(,x) Sync
+        server: 1 Z(I) => 1 Z(I)
+        client: Bind Execute Sync => Bind Execute Sync
+        server: STALE =>  | Parse(,x) Bind Execute Sync
+        server: Z(I) 1 2 C Z(I) => 2 C Z(I) -> settled");
+}
+
+#[test]
+fn a_segment_is_said_again_before_its_sync_and_goes_on() {
+    table(
+        SHARED,
+        "
+        client: Parse(a,x) Sync => Parse(#1,x) Sync
+        server: 1 Z(I) => 1 Z(I)
+        next
+        client: Parse(b,x) Describe(b) Flush => Describe(#1) Flush | 1
+        server: STALE =>  | Sync Close(#1) Parse(#1,x) Describe(#1) Flush
+        client: Bind(b) Execute Sync => Bind(#1) Execute Sync
+        server: Z(I) 3 1 t T 2 C Z(I) => t T 2 C Z(I) -> settled
+        client: Bind(b) Sync => Bind(#1) Sync
+        server: 2 Z(I) => 2 Z(I) -> settled",
+    );
+}
+
+#[test]
+fn a_segment_is_said_again_once() {
+    table(
+        SHARED,
+        "
+        client: Parse(a,x) Sync => Parse(#1,x) Sync
+        server: 1 Z(I) => 1 Z(I)
         client: Bind(a) Sync => Bind(#1) Sync
-        server: E(26000,prepared statement \"#1\" does not exist) Z(I) => E(26000,prepared statement \"a\" does not exist) Z(I)
+        server: STALE =>  | Close(#1) Parse(#1,x) Bind(#1) Sync
+        server: Z(I) 3 1 STALE Z(I) => E(0A000,stale) Z(I) -> settled
         client: Bind(a) Sync => Close(#1) Parse(#1,x) Bind(#1) Sync
-        server: 3 1 2 Z(I) => 2 Z(I) -> settled");
+        server: 3 E(42P01,gone) Z(I) => E(42P01,gone) Z(I) -> settled
+        client: Bind(a) Sync => Parse(#1,x) Bind(#1) Sync
+        server: 1 2 Z(I) => 2 Z(I) -> settled",
+    );
+}
+
+/// Where the client would see that it was said again, it sees the error; the statement is parsed anew at its next use.
+#[test]
+fn an_error_that_cannot_be_hidden_is_passed_on_and_made_good() {
+    table(SHARED, "
+        client: Parse(a,x) Sync => Parse(#1,x) Sync
+        server: 1 Z(I) => 1 Z(I)
+        client: Query(begin) => Query(begin)
+        server: C(BEGIN) Z(T) => C(BEGIN) Z(T)
+        client: Bind(a) Execute Sync => Bind(#1) Execute Sync
+        server: STALE Z(E) => E(0A000,stale) Z(E)
+        client: Query(rollback) => Query(rollback)
+        server: C(ROLLBACK) Z(I) => C(ROLLBACK) Z(I) -> settled
+        client: Parse(b,y) Bind(b) Execute Bind(a) Execute Sync => Parse(#2,y) Bind(#2) Execute Close(#1) Parse(#1,x) Bind(#1) Execute Sync
+        server: 1 2 C 3 1 STALE Z(I) => 1 2 C E(0A000,stale) Z(I) -> settled
+        client: Bind(a) Sync Bind(a) Sync => Close(#1) Parse(#1,x) Bind(#1) Sync Close(#1) Parse(#1,x) Bind(#1) Sync
+        server: 3 1 STALE Z(I) 3 1 STALE Z(I) => E(0A000,stale) Z(I) E(0A000,stale) Z(I) -> settled
+        client: Bind(a) Execute Sync => Close(#1) Parse(#1,x) Bind(#1) Execute Sync
+        server: 3 1 2 E(22P02,input) Z(I) => 2 E(22P02,input) Z(I) -> settled
+        client: Bind(a) Sync => Bind(#1) Sync -> busy
+        gone => -> busy
+        server: STALE Z(I) => E(0A000,stale) Z(I) -> settled
+        next
+        client: Query(begin) Describe(a) Sync => Query(begin) Describe(a) Sync
+        server: C(BEGIN) Z(T) t => C(BEGIN) Z(T)
+        server: E(26000,gone) Z(E) => t E(26000,gone) Z(E)");
 }
 
 #[test]
 fn what_a_statement_names_may_have_been_made_anew() {
-    for state in ["XX000", "42704"] {
-        table(
-            SHARED,
-            &format!(
-                "
-            client: Parse(a,x) Sync => Parse(#1,x) Sync
-            server: 1 Z(I) => 1 Z(I)
-            client: Bind(a) Execute Sync => Bind(#1) Execute Sync
-            server: 2 E(22P02,input) Z(I) => 2 E(22P02,input) Z(I)
-            client: Describe(a) Sync => Describe(#1) Sync
-            server: E({state},gone) Z(I) => E({state},gone) Z(I)
-            client: Bind(a) Sync => Close(#1) Parse(#1,x) Bind(#1) Sync
-            server: 3 1 2 Z(I) => 2 Z(I) -> settled"
-            ),
-        );
-    }
+    table(
+        SHARED,
+        "
+        client: Parse(a,x) Sync => Parse(#1,x) Sync
+        server: 1 Z(I) => 1 Z(I)
+        client: Bind(a) Execute Sync => Bind(#1) Execute Sync
+        server: 2 E(22P02,input) Z(I) => 2 E(22P02,input) Z(I)
+        client: Describe(a) Sync => Describe(#1) Sync
+        server: E(42704,gone) Z(I) => E(42704,gone) Z(I)
+        client: Bind(a) Sync => Close(#1) Parse(#1,x) Bind(#1) Sync
+        server: 3 1 2 Z(I) => 2 Z(I) -> settled
+        client: Describe(a) Sync => Describe(#1) Sync
+        server: E(XX000,cache lookup failed) =>  | Close(#1) Parse(#1,x) Describe(#1) Sync
+        server: Z(I) 3 1 t n Z(I) => t n Z(I) -> settled
+        client: Bind(a) Execute Sync => Bind(#1) Execute Sync
+        server: 2 E(XX000,cache lookup failed) Z(I) => 2 E(XX000,cache lookup failed) Z(I)
+        client: Bind(a) Sync => Close(#1) Parse(#1,x) Bind(#1) Sync
+        server: 3 1 2 Z(I) => 2 Z(I) -> settled",
+    );
 }
 
 #[test]

@@ -285,6 +285,7 @@ impl Pools {
             all_clients: Arc::clone(&shared.clients),
             cells: (0..workers).map(|_| Cell::default()).collect(),
             generation: AtomicU32::new(0),
+            statements_changed: AtomicU32::new(0),
             welcome: ArcSwapOption::empty(),
             last_error: ArcSwapOption::empty(),
             pass_through: ArcSwapOption::empty(),
@@ -329,6 +330,8 @@ pub struct Pool {
     pub cells: Box<[Cell]>,
     /// Counted up by RECONNECT: server connections of an older generation are closed when they come back.
     pub generation: AtomicU32,
+    /// Counted up when PostgreSQL says that something has changed under a prepared statement.
+    pub statements_changed: AtomicU32,
     /// What the latest server connection reported at log-in; clients are greeted with it.
     pub welcome: ArcSwapOption<Parameters>,
     /// Why the latest dial failed; empty again after a success.

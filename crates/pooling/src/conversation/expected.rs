@@ -27,6 +27,8 @@ pub(super) enum Expected {
     FunctionCall,
     /// ReadyForQuery.
     Sync,
+    /// ReadyForQuery, kept from the client: of a segment that is said again.
+    HiddenSync,
     /// A Sync that the server may have read, and ignored, as a part of COPY data.
     IgnoredSync,
     /// CopyDone or CopyFail sent before the server asked for data; not answered.
@@ -37,6 +39,8 @@ pub(super) enum Expected {
     RawParse,
     /// BindComplete.
     Bind,
+    /// BindComplete, kept from the client, which has got it already.
+    HiddenBind,
     /// ParameterDescription, then RowDescription or NoData; or one of the latter.
     Describe,
     /// Rows, then CommandComplete, EmptyQueryResponse or PortalSuspended.
@@ -89,6 +93,18 @@ impl ParsedFor {
         }
     }
 
+    fn is_the_poolers(&self) -> bool {
+        matches!(self, ParsedFor::PoolerNamed | ParsedFor::PoolerUnnamed)
+    }
+
+    fn hidden(self) -> ParsedFor {
+        match self {
+            ParsedFor::ClientUnnamed => ParsedFor::PoolerUnnamed,
+            ParsedFor::ClientNamed(_) => ParsedFor::PoolerNamed,
+            other => other,
+        }
+    }
+
     /// The name that the client spoke of.
     pub fn meant(&self) -> Option<&[u8]> {
         match self {
@@ -117,8 +133,44 @@ impl Expected {
     pub fn ends_with_ready(&self) -> bool {
         matches!(
             self,
-            Expected::Query(_) | Expected::FunctionCall | Expected::Sync | Expected::Own { .. }
-        )
+            Expected::Query(_) | Expected::FunctionCall | Expected::Own { .. }
+        ) || self.is_sync()
+    }
+
+    #[inline]
+    pub fn is_sync(&self) -> bool {
+        matches!(self, Expected::Sync | Expected::HiddenSync)
+    }
+
+    /// The client has said it, and waits for the reply.
+    pub fn is_visible(&self) -> bool {
+        match self {
+            Expected::Parse(parsed) => !parsed.parsed_for.is_the_poolers(),
+            Expected::HiddenSync
+            | Expected::HiddenBind
+            | Expected::IgnoredSync
+            | Expected::CopyEnd
+            | Expected::CloseShared(_)
+            | Expected::DropUnnamed
+            | Expected::Marker
+            | Expected::Own { .. } => false,
+            _ => true,
+        }
+    }
+
+    /// The same, of which the client has got the reply already; `None` if the server is not asked.
+    pub fn hidden(self) -> Option<Expected> {
+        Some(match self {
+            Expected::Parse(parsed) => Expected::Parse(Box::new(Parsed {
+                parsed_for: parsed.parsed_for.hidden(),
+                ..*parsed
+            })),
+            Expected::Bind => Expected::HiddenBind,
+            Expected::Close => Expected::Marker,
+            Expected::CloseUnnamed => Expected::DropUnnamed,
+            synthetic if synthetic.is_synthetic() => return None,
+            other => other,
+        })
     }
 
     /// The server has not seen it.

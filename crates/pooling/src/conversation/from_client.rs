@@ -170,10 +170,21 @@ impl Conversation {
         })
     }
 
-    /// A statement that is prepared already costs the server nothing. In a failed transaction the server itself has to refuse it.
+    /// Whether the Parse that comes may find the transaction failed, so that the server itself has to refuse it: it has failed, or a
+    /// segment that is not answered yet may fail in one.
+    fn may_find_failure(&self) -> bool {
+        match self.status {
+            TransactionStatus::Failed => true,
+            _ if self.progress.sent == self.progress.answered => false,
+            TransactionStatus::InTransaction => true,
+            TransactionStatus::Idle => self.expected.iter().any(Expected::is_execution),
+        }
+    }
+
+    /// A statement that is prepared already costs the server nothing, unless the server may have to refuse it.
     fn parse_named(&mut self, name: &[u8], statement: &Arc<Statement>, aside: &mut Aside) {
         let standing = self.standing(statement.id);
-        if standing == Standing::Prepared && self.status != TransactionStatus::Failed {
+        if standing == Standing::Prepared && !self.may_find_failure() {
             let named = Named {
                 name: name.into(),
                 statement: Arc::clone(statement),

@@ -87,18 +87,17 @@ impl Conversation {
             tag::PARSE_COMPLETE => self.parse_complete(client, header),
             tag::BIND_COMPLETE => match self.expected.pop_front() {
                 Some(Expected::Bind) => Ok(Reply::PASS),
+                Some(Expected::HiddenBind) => Ok(Reply::keep(header)),
                 _ => Err(Violation::UnexpectedMessage(header.tag)),
             },
             tag::CLOSE_COMPLETE => self.close_complete(client, header),
-            tag::ROW_DESCRIPTION | tag::NO_DATA => self.description(header),
+            tag::ROW_DESCRIPTION | tag::NO_DATA => self.description(header, aside),
             tag::EMPTY_QUERY_RESPONSE | tag::PORTAL_SUSPENDED => {
                 self.execution_ended(client, header)
             }
             tag::ERROR_RESPONSE => Ok(self.error(client, header, body, aside)),
             tag::COPY_IN_RESPONSE => self.copy_in_begins(header),
-            tag::PARAMETER_DESCRIPTION => {
-                self.during(header, |front| matches!(front, Expected::Describe))
-            }
+            tag::PARAMETER_DESCRIPTION => self.parameter_description(header, body),
             tag::FUNCTION_CALL_RESPONSE => {
                 self.during(header, |front| matches!(front, Expected::FunctionCall))
             }
@@ -114,6 +113,7 @@ impl Conversation {
     fn has_to_be_whole(&self, message: u8) -> bool {
         match message {
             tag::READY_FOR_QUERY | tag::COMMAND_COMPLETE | tag::ERROR_RESPONSE => true,
+            tag::PARAMETER_DESCRIPTION => true,
             tag::ROW_DESCRIPTION => !matches!(self.expected.front(), Some(Expected::Query(_))),
             other => is_asynchronous(other),
         }
@@ -186,17 +186,20 @@ impl Conversation {
     ) -> Result<Reply, Violation> {
         let status = ReadyForQuery::parse(body)?.status;
         self.drop_copy_ends();
+        let mut reply = Reply::PASS.with(Event::Ready);
         match self.expected.pop_front() {
             Some(Expected::Query(forgotten)) => self.query_done(client, forgotten),
             Some(Expected::Sync | Expected::FunctionCall) => {}
+            Some(Expected::HiddenSync) => reply = Reply::keep(header),
             None if self.trust == Trust::Doubtful => {} // of a Sync that was not a part of COPY data
             _ => return Err(Violation::UnexpectedMessage(header.tag)),
         }
         self.drop_copy_ends();
         self.status = status;
         self.copy_in = CopyIn::No;
+        self.kept.lose();
         self.segment_answered();
-        Ok(Reply::PASS.with(Event::Ready))
+        Ok(reply)
     }
 
     #[inline]
@@ -221,6 +224,7 @@ impl Conversation {
             self.series = Series::Closed;
             if self.status == TransactionStatus::Idle {
                 self.deallocating_portal = None; // portals end with their transaction
+                self.kept.renew();
             }
         }
     }
@@ -384,12 +388,28 @@ impl Conversation {
         }
     }
 
+    /// It comes before PostgreSQL looks whether the statement is out of date: the client gets it together with what follows.
+    fn parameter_description(&mut self, header: Header, body: &[u8]) -> Result<Reply, Violation> {
+        if !matches!(self.expected.front(), Some(Expected::Describe)) {
+            return Err(Violation::UnexpectedMessage(header.tag));
+        }
+        if let Prepared::Raw = self.prepared {
+            return Ok(Reply::PASS);
+        }
+        self.described.clear();
+        self.described.push(header.tag);
+        self.described.extend_from_slice(&header.len.to_be_bytes());
+        self.described.extend_from_slice(body);
+        Ok(Reply::keep(header))
+    }
+
     /// RowDescription and NoData answer a Describe; within a Query the former is part of its result.
     #[inline]
-    fn description(&mut self, header: Header) -> Result<Reply, Violation> {
+    fn description(&mut self, header: Header, aside: &mut Aside) -> Result<Reply, Violation> {
         match self.expected.front() {
             Some(Expected::Describe) => {
                 self.expected.pop_front();
+                aside.to_client.append(&mut self.described);
                 Ok(Reply::PASS)
             }
             Some(Expected::Query(_)) if header.tag == tag::ROW_DESCRIPTION => Ok(Reply::PASS),
@@ -440,12 +460,25 @@ impl Conversation {
         body: &[u8],
         aside: &mut Aside,
     ) -> Reply {
-        let meant = match self.expected.front() {
-            Some(Expected::Parse(parsed)) => parsed.parsed_for.meant(),
+        let doubt = self.learn_from(body);
+        let given = match doubt {
+            Doubt::Gone | Doubt::Outdated if client.is_some() => self.given_before_error(),
             _ => None,
         };
-        let renamed = restore_names(body, meant, client.as_deref(), &mut aside.to_client);
-        self.learn_from(body, meant.is_some());
+        if let Some(given) = given {
+            self.given = given;
+            self.described.clear();
+            self.skip_to_sync(client);
+            return Reply::keep(header).with(Event::Repeat);
+        }
+        self.kept.lose();
+        aside.to_client.append(&mut self.described);
+        let renamed = restore_names(
+            body,
+            self.name_meant(),
+            client.as_deref(),
+            &mut aside.to_client,
+        );
         if self.copy_in != CopyIn::No {
             self.copy_failed();
         }
@@ -457,33 +490,70 @@ impl Conversation {
             self.forget_failed_unnamed(client.as_deref_mut());
             self.skip_to_sync(client);
         }
-        Reply::pass_if(!renamed, header)
+        let event = match doubt {
+            Doubt::Outdated => Event::Outdated,
+            _ => Event::Nothing,
+        };
+        Reply::pass_if(!renamed, header).with(event)
     }
 
-    fn learn_from(&mut self, body: &[u8], refuses_name: bool) {
+    /// The client's name for a statement whose Parse is being answered.
+    fn name_meant(&self) -> Option<&[u8]> {
+        match self.expected.front() {
+            Some(Expected::Parse(parsed)) => parsed.parsed_for.meant(),
+            _ => None,
+        }
+    }
+
+    fn learn_from(&mut self, body: &[u8]) -> Doubt {
         let Ok(fields) = ErrorFields::parse(body) else {
-            return;
+            return Doubt::None;
         };
         if is_fatal(&fields) {
             self.trust = Trust::Farewell;
+            return Doubt::None;
         }
-        // Something that Weir does not see (a function, a DO block) has dropped statements, or a table has changed under one.
-        let about_shared =
-            !refuses_name && fields.get(b'M').and_then(place_of_server_name).is_some();
-        if about_shared
-            || fields.get(b'R') == Some(b"RevalidateCachedQuery")
-            || self.is_outdated(&fields)
-        {
+        let doubt = self.doubt_from(&fields);
+        if doubt != Doubt::None {
             self.doubt_statements();
+        }
+        if doubt == Doubt::Outdated {
+            self.unnamed = None;
+        }
+        doubt
+    }
+
+    fn doubt_from(&self, fields: &ErrorFields<'_>) -> Doubt {
+        let code = fields.get(b'C').unwrap_or_default();
+        let about_shared = self.name_meant().is_none()
+            && fields.get(b'M').and_then(place_of_server_name).is_some();
+        if fields.get(b'R') == Some(b"RevalidateCachedQuery") {
+            Doubt::Outdated
+        } else if self.is_outdated(code) {
+            if code.starts_with(b"XX") {
+                Doubt::Outdated
+            } else {
+                Doubt::Perhaps
+            }
+        } else if about_shared {
+            if code == b"26000" {
+                Doubt::Gone
+            } else {
+                Doubt::Perhaps
+            }
+        } else {
+            Doubt::None
         }
     }
 
     /// Whether an object that a statement names may have been made anew since its Parse ("cache lookup failed for type 16385"): an
     /// internal error, or a name that a Parse has found and a Bind does not.
-    fn is_outdated(&self, fields: &ErrorFields<'_>) -> bool {
-        let class = fields.get(b'C').and_then(|code| code.get(..2));
+    fn is_outdated(&self, code: &[u8]) -> bool {
+        let class = code.get(..2);
         match self.expected.front() {
-            Some(Expected::Bind | Expected::Describe) => matches!(class, Some(b"42" | b"XX")),
+            Some(Expected::Bind | Expected::HiddenBind | Expected::Describe) => {
+                matches!(class, Some(b"42" | b"XX"))
+            }
             Some(Expected::Execute(_)) => class == Some(b"XX"),
             _ => false,
         }
@@ -515,10 +585,7 @@ impl Conversation {
     }
 
     fn skip_to_sync(&mut self, mut client: Option<&mut ClientStatements>) {
-        let sync = self
-            .expected
-            .iter()
-            .position(|expected| matches!(expected, Expected::Sync));
+        let sync = self.expected.iter().position(Expected::is_sync);
         if sync.is_none() {
             self.flow = Flow::Skipping;
         }
@@ -547,6 +614,18 @@ impl Conversation {
             self.expected.pop_front();
         }
     }
+}
+
+/// What an error says of the statements that are prepared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Doubt {
+    None,
+    /// What they name may have changed.
+    Perhaps,
+    /// Something that Weir does not see (a function, a DO block) has dropped them.
+    Gone,
+    /// A table or a type has changed under one.
+    Outdated,
 }
 
 /// The server closes the connection after it.

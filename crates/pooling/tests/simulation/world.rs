@@ -314,6 +314,7 @@ impl World {
             let len = client.passing.min(client.arrived.len());
             let bytes: Vec<u8> = client.arrived.drain(..len).collect();
             server.backend.receive(&bytes);
+            server.conversation.keep(&bytes);
             client.passing -= len;
             return len > 0;
         }
@@ -345,6 +346,9 @@ impl World {
             client.arrived[..header.total().min(client.arrived.len())].escape_ascii()
         );
         server.backend.receive(&aside.to_server);
+        server
+            .conversation
+            .keep(&client.arrived[..skip.min(client.arrived.len())]);
         client.received.extend_from_slice(&aside.to_client);
         client.arrived.drain(..skip);
         client.passing = header.total() - skip;
@@ -441,8 +445,26 @@ impl World {
         } else {
             Transit::Pass(header.total())
         };
+        if reply.event == Event::Repeat {
+            self.repeat(index);
+        }
         self.check_replies_of(index);
         true
+    }
+
+    fn repeat(&mut self, index: usize) {
+        let server = &mut self.servers[index];
+        let Duty::Leased(client) = server.duty else {
+            panic!("nobody to say it again for");
+        };
+        let mut aside = Aside::default();
+        let side = ClientSide {
+            statements: &mut self.clients[client].statements,
+            cache: &mut self.cache,
+        };
+        server.conversation.repeat(side, &mut aside);
+        server.note('>', &aside.to_server);
+        server.backend.receive(&aside.to_server);
     }
 
     fn check_replies_of(&self, server: usize) {

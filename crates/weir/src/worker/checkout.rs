@@ -105,6 +105,7 @@ impl Worker {
         server.transaction_at = self.now;
         server.request_at = self.now;
         server.conversation.begin_lease();
+        server.notice_changed_statements();
         if !Arc::ptr_eq(&client.parameters, &server.parameters) {
             self.replay(index, client_index);
         }

@@ -6,8 +6,9 @@ use super::reactor::Slots;
 use super::relay::Stop;
 use super::server::Duty;
 use super::{Owner, Worker};
-use pooling::conversation::{Aside, Event, Passage};
+use pooling::conversation::{Aside, ClientSide, Event, Passage};
 use settings::PoolMode;
+use std::sync::atomic::Ordering;
 use wire::backend::TransactionStatus;
 use wire::{Header, SqlState};
 
@@ -162,9 +163,46 @@ impl Worker {
                 server.parameters = self.shared.interner.intern(kept);
                 server.went_back = server.client().map(|_| Vec::new());
             }
+            Event::Outdated => self.statements_outdated(index),
+            Event::Repeat => {
+                self.statements_outdated(index);
+                self.say_again(index, aside);
+            }
             Event::OwnFailed(own) => self.own_failed(index, own, body),
             Event::OwnDone { own, failed } => self.own_done(index, own, failed),
         }
+    }
+
+    /// Tells the pool's other server connections, each at its next lease.
+    fn statements_outdated(&mut self, index: usize) {
+        let server = &mut self.servers[index];
+        let before = server
+            .pool
+            .statements_changed
+            .fetch_add(1, Ordering::Relaxed);
+        if server.statements_known == before {
+            server.statements_known = before.wrapping_add(1);
+        }
+    }
+
+    /// What met an outdated statement is said again, with the statement prepared anew; the client does not hear of it.
+    fn say_again(&mut self, index: usize, aside: &mut Aside) {
+        let server = &mut self.servers[index];
+        let Some(client) = server.client() else {
+            return;
+        };
+        let Some(pool) = self.pools[server.pool_id().0 as usize].as_deref_mut() else {
+            return;
+        };
+        let side = ClientSide {
+            statements: &mut self.clients[client].statements,
+            cache: &mut pool.statements,
+        };
+        server.conversation.repeat(side, aside);
+        let ticket = &mut server.connection.ticket;
+        self.outbox
+            .say(ticket, Owner::Server(index).token(), &aside.to_server);
+        aside.to_server.clear();
     }
 
     fn on_ready(&mut self, index: usize) {

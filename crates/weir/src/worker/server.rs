@@ -7,6 +7,7 @@ use pooling::ledger::PoolId;
 use pooling::{Conversation, Parameters, Time};
 use settings::{PoolMode, PoolSettings};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A server connection's place on its worker; never reused while the connection lives, and never equal to a later one's.
@@ -56,6 +57,8 @@ pub struct Server {
     /// When the server last said ReadyForQuery.
     pub ready_at: Time,
     pub generation: u32,
+    /// `Pool::statements_changed` when what is prepared here was last known to be of use.
+    pub statements_known: u32,
     pub connected_at: Time,
     /// Between 0 and 1: spreads what many connections would otherwise do at the same moment.
     pub jitter: f64,
@@ -83,6 +86,7 @@ impl Server {
                 since: new.connected_at,
             },
             conversation: Conversation::new(statements_max),
+            statements_known: new.pool.statements_changed.load(Ordering::Relaxed),
             pool: new.pool,
             at_login: Arc::clone(&new.parameters),
             parameters: new.parameters,
@@ -123,11 +127,16 @@ impl Server {
 
     /// RECONNECT or a changed configuration has made it out of date.
     pub fn is_outdated(&self) -> bool {
-        self.generation
-            != self
-                .pool
-                .generation
-                .load(std::sync::atomic::Ordering::Relaxed)
+        self.generation != self.pool.generation.load(Ordering::Relaxed)
+    }
+
+    /// What is prepared here is looked at again if something has changed under statements of the pool.
+    pub fn notice_changed_statements(&mut self) {
+        let now = self.pool.statements_changed.load(Ordering::Relaxed);
+        if now != self.statements_known {
+            self.statements_known = now;
+            self.conversation.doubt_prepared();
+        }
     }
 
     /// server_lifetime, shortened by this connection's share of the jitter, counts from its log-in.

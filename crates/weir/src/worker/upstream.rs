@@ -35,12 +35,14 @@ pub(super) struct Upstream<'a> {
 impl Upstream<'_> {
     pub fn run(mut self) -> Stop {
         self.pool.totals.bytes_received += (self.bytes.len() - self.at) as u64;
+        let first = self.at;
         let stop = loop {
             if let Err(stop) = self.next_message() {
                 break stop;
             }
         };
         self.pass_on();
+        self.server.conversation.keep(&self.bytes[first..self.at]);
         stop
     }
 

@@ -8,6 +8,7 @@ use wire::write;
 scenarios! { reactors:
     named_statements_follow_the_client, unnamed_statements_follow_the_client, closed_statements_are_gone, names_belong_to_the_client,
     deallocate_all_and_discard_all, eviction_is_not_seen, errors_use_the_clients_name, changed_result_types_heal,
+    changed_result_types_are_seen_once_in_a_pool, a_failed_transaction_refuses_a_known_statement,
 }
 mod majors {
     scenarios! { majors:
@@ -213,8 +214,7 @@ fn errors_use_the_clients_name(party: Party) {
     assert_eq!(run(&mut client, "mine"), "1");
 }
 
-/// A table gets a column: PostgreSQL refuses the plan once on each connection, as it would without a pooler; then the statement is
-/// parsed anew, for which PostgreSQL itself would need Close and Parse.
+/// A table gets a column: PostgreSQL refuses the plan. Outside of a transaction block the client does not hear of it.
 fn changed_result_types_heal(party: Party) {
     let stage = party.start();
     let (mut one, mut two) = (stage.client(), stage.client());
@@ -226,23 +226,99 @@ fn changed_result_types_heal(party: Party) {
         execute(out, "s");
         write::sync(out);
     });
-    one.expect("E(0A000) Z(I)");
-    one.send(|out| {
-        execute(out, "s");
-        write::sync(out);
-    });
     one.expect("2 D(1,2) C Z(I)");
     two.query("ALTER TABLE t ADD COLUMN k int DEFAULT 3");
-    one.send(|out| {
+    // Prepared by another client after the change, which is to Weir a statement that the server has: in one segment, and in two.
+    two.send(|out| {
+        parse(out, "mine", "SELECT * FROM t");
+        write::describe(out, Target::Statement, b"mine");
+        execute(out, "mine");
+        write::sync(out);
+    });
+    two.expect("1 t T 2 D(1,2,3) C Z(I)");
+    two.query("ALTER TABLE t DROP COLUMN j");
+    prepare(&mut two, "again", "SELECT * FROM t");
+    two.send(|out| {
+        execute(out, "again");
+        write::sync(out);
+    });
+    two.expect("2 D(1,3) C Z(I)");
+    two.query("ALTER TABLE t DROP COLUMN k");
+    two.send(|out| {
+        parse(out, "flushed", "SELECT * FROM t");
+        write::describe(out, Target::Statement, b"flushed");
+        write::flush(out);
+    });
+    two.expect("1 t T");
+    two.send(|out| {
+        execute(out, "flushed");
+        write::sync(out);
+    });
+    two.expect("2 D(1) C Z(I)");
+}
+
+/// In a transaction block the error stands, as the transaction is lost; then it has come for all server connections of the pool.
+fn changed_result_types_are_seen_once_in_a_pool(party: Party) {
+    let stage = two_servers(party);
+    let table = party.own_name("changing");
+    let (mut one, mut two) = (stage.client(), stage.client());
+    one.query(&format!("CREATE TABLE {table} AS SELECT 1 AS i"));
+    let statement = format!("SELECT * FROM {table}");
+    for client in [&mut one, &mut two] {
+        prepare(client, "s", &statement);
+    }
+    for client in [&mut one, &mut two] {
+        client.query("BEGIN");
+    }
+    for client in [&mut one, &mut two] {
+        run_open(client, "2 D(1) C Z(T)");
+    }
+    for client in [&mut one, &mut two] {
+        client.query("COMMIT");
+    }
+    one.query(&format!("ALTER TABLE {table} ADD COLUMN j int DEFAULT 2"));
+    for client in [&mut one, &mut two] {
+        client.query("BEGIN");
+    }
+    run_open(&mut one, "E(0A000) Z(E)");
+    for client in [&mut one, &mut two] {
+        client.query("ROLLBACK");
+    }
+    for client in [&mut one, &mut two] {
+        client.query("BEGIN");
+    }
+    for client in [&mut one, &mut two] {
+        run_open(client, "2 D(1,2) C Z(T)");
+    }
+    for client in [&mut one, &mut two] {
+        client.query("COMMIT");
+    }
+    one.query(&format!("DROP TABLE {table}"));
+}
+
+/// Runs the statement `s`, and expects what comes up to ReadyForQuery.
+#[track_caller]
+fn run_open(client: &mut Client, expected: &str) {
+    client.send(|out| {
         execute(out, "s");
         write::sync(out);
     });
-    one.expect("E(0A000) Z(I)");
-    one.send(|out| {
-        write::close(out, Target::Statement, b"s");
-        parse(out, "s", "SELECT * FROM t");
-        execute(out, "s");
+    client.expect(expected);
+}
+
+/// A Parse that Weir could answer itself, behind a failure in a transaction.
+fn a_failed_transaction_refuses_a_known_statement(party: Party) {
+    let stage = party.start();
+    let mut client = stage.client();
+    prepare(&mut client, "a", "SELECT 1");
+    client.send(|out| {
+        write::query(out, b"BEGIN");
+        write::query(out, b"SELECT 1/0");
+        parse(out, "b", "SELECT 1");
         write::sync(out);
+        write::query(out, b"ROLLBACK");
     });
-    one.expect("3 1 2 D(1,2,3) C Z(I)");
+    client.expect("C(BEGIN) Z(T) E(22012) Z(E) E(25P02) Z(E) C(ROLLBACK) Z(I)");
+    is_missing(&mut client, "b");
+    assert_eq!(run(&mut client, "a"), "1");
 }
