@@ -5,6 +5,7 @@
 //! The relay shows each message's header (and as much of the body as has arrived) and gets back how many of its bytes
 //! to leave out and what to send before the rest. Nearly every message passes unchanged, and the body of most is never looked at.
 
+mod errors;
 mod expected;
 mod from_client;
 mod from_server;
