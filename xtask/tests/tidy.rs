@@ -11,16 +11,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("auth", &["wire"]),
     ("settings", &["auth", "wire"]),
-    ("pooling", &["auth", "settings", "wire"]),
-    ("lab", &["wire"]),
-    ("weir", &["auth", "lab", "pooling", "settings", "wire"]),
+    ("sql", &[]),
+    ("pooling", &["auth", "settings", "sql", "wire"]),
+    ("lab", &["sql", "wire"]),
+    (
+        "weir",
+        &["auth", "lab", "pooling", "settings", "sql", "wire"],
+    ),
     ("testkit", &["lab", "wire"]),
     ("weir-bench", &["lab", "testkit", "wire"]),
     ("xtask", &[]),
 ];
 
 /// Crates without I/O, clock and environment, and what would give them one.
-const PURE: &[&str] = &["wire", "auth", "pooling"];
+const PURE: &[&str] = &["wire", "auth", "sql", "pooling"];
 const IMPURE_CRATES: &[&str] = &["tokio", "mio", "socket2", "libc", "nix"];
 const IMPURE_TEXTS: &[&str] = &[
     "std::net",

@@ -1,0 +1,44 @@
+//! Names that the catalogue says to touch session state.
+
+use crate::Suspicion;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is looked for in every text besides the built-in words. Made by [`crate::learn`], and from names that the operator gives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LearntNames {
+    names: BTreeMap<Vec<u8>, Suspicion>,
+    /// What any statement may do, whatever it names: a cast between built-in types calls a function that touches state.
+    pub everywhere: Suspicion,
+    /// What any statement but a query may do: event triggers.
+    pub on_definition: Suspicion,
+    /// Custom parameters that the learnt functions mention.
+    pub settings: BTreeSet<String>,
+}
+
+impl LearntNames {
+    /// A function, relation, type or operator without its schema, as the catalogue spells it.
+    pub fn insert(&mut self, name: &[u8], suspicion: Suspicion) {
+        if !name.is_empty() && !suspicion.is_empty() {
+            *self.names.entry(name.to_vec()).or_default() |= suspicion;
+        }
+    }
+
+    pub fn get(&self, name: &[u8]) -> Suspicion {
+        self.names.get(name).copied().unwrap_or_default()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Suspicion)> {
+        self.names
+            .iter()
+            .map(|(name, suspicion)| (name.as_slice(), *suspicion))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Are there names that a client with another encoding than the learner's spells in other bytes?
+    pub fn go_beyond_ascii(&self) -> bool {
+        self.names.keys().any(|name| !name.is_ascii())
+    }
+}
