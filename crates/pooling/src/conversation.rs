@@ -138,6 +138,8 @@ pub struct Conversation {
     series: Series,
     /// A portal whose execution drops all named statements.
     deallocating_portal: Option<Box<[u8]>>,
+    /// Statements whose Parse was sent behind what may yet change how it is read.
+    parsed_in_haste: Vec<StatementId>,
     kept: Kept,
     /// A ParameterDescription that the client gets together with the message that follows it.
     described: Vec<u8>,
@@ -178,6 +180,7 @@ impl Conversation {
             progress: Progress::default(),
             series: Series::Closed,
             deallocating_portal: None,
+            parsed_in_haste: Vec::new(),
             kept: Kept::nothing(),
             described: Vec::new(),
             given: 0,
@@ -194,7 +197,12 @@ impl Conversation {
     /// What is prepared here may be out of date: something has changed since.
     pub fn doubt_prepared(&mut self) {
         self.doubt_statements();
-        self.unnamed = None;
+        self.doubt_unnamed();
+    }
+
+    /// If there is an unnamed statement, it will not do for anybody.
+    fn doubt_unnamed(&mut self) {
+        self.unnamed = Some(StatementId::UNKNOWN);
     }
 
     /// The transaction status that the server last reported.
@@ -226,6 +234,19 @@ impl Conversation {
     /// The server owes replies, or waits for a Sync.
     pub fn is_busy(&self) -> bool {
         !self.expected.is_empty() || self.series == Series::Open || self.flow == Flow::Skipping
+    }
+
+    /// Which request the server is busy with, if the client has sent no other: a number of its own for each.
+    pub fn sole_request(&self) -> Option<Segment> {
+        let ends = |expected: &&Expected| {
+            expected.ends_segment() && !matches!(expected, Expected::Own { .. })
+        };
+        let sole = match self.expected.iter().filter(ends).count() {
+            0 => self.is_busy(),
+            1 => self.expected.back().is_some_and(Expected::ends_segment),
+            _ => false,
+        };
+        sole.then_some(self.progress.sent)
     }
 
     pub fn prepared_statements(&self) -> usize {
@@ -356,6 +377,9 @@ impl Conversation {
 
     fn expect_parse(&mut self, statement: &Arc<Statement>, parsed_for: ParsedFor) {
         let since = self.progress.sent;
+        if self.expected.iter().any(Expected::is_execution) {
+            self.parsed_in_haste.push(statement.id);
+        }
         self.expect(Expected::Parse(Box::new(Parsed {
             statement: Arc::clone(statement),
             parsed_for,
@@ -378,6 +402,19 @@ impl Conversation {
     fn expect_deallocation(&mut self, client: &mut ClientStatements) -> Box<Forgotten> {
         self.doubt_statements();
         Box::new(client.forget_named())
+    }
+
+    /// A parameter has changed: what was parsed behind the change is not what its identity says.
+    fn doubt_hasty(&mut self) {
+        if self.parsed_in_haste.is_empty() {
+            return;
+        }
+        self.doubt_unnamed();
+        for id in self.parsed_in_haste.drain(..) {
+            if let Prepared::Shared(statements) = &mut self.prepared {
+                statements.doubt(id);
+            }
+        }
     }
 
     fn doubt_statements(&mut self) {

@@ -2,7 +2,9 @@
 //! where a property does not hold; nothing else calls it.
 
 use crate::conversation::{Aside, ClientSide, Conversation, Event, Own, Passage, Violation};
+use crate::parameters::Parameters;
 use crate::statements::{ClientStatements, StatementCache};
+use std::sync::Arc;
 use wire::Header;
 
 /// Replies that a peer can make Weir note with a few bytes, at most: a marker goes with what is kept from the server.
@@ -26,6 +28,7 @@ struct Both {
     conversation: Conversation,
     statements: Option<ClientStatements>,
     cache: StatementCache,
+    parameters: Arc<Parameters>,
     from_client: Vec<u8>,
     from_server: Vec<u8>,
     messages: usize,
@@ -38,6 +41,7 @@ impl Both {
             conversation: Conversation::new(statements_max),
             statements: Some(ClientStatements::default()),
             cache: StatementCache::new([1; 16], 10_000),
+            parameters: Arc::default(),
             from_client: Vec::new(),
             from_server: Vec::new(),
             messages: 1,
@@ -89,6 +93,7 @@ impl Both {
         let side = ClientSide {
             statements,
             cache: &mut self.cache,
+            parameters: &self.parameters,
         };
         let message = self.from_client.clone();
         let body = message.get(Header::SIZE..).unwrap_or_default();
@@ -132,6 +137,7 @@ impl Both {
             let side = ClientSide {
                 statements,
                 cache: &mut self.cache,
+                parameters: &self.parameters,
             };
             self.conversation.repeat(side, &mut Aside::default());
         }

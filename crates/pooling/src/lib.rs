@@ -4,6 +4,7 @@
 pub mod time;
 
 pub mod conversation;
+pub mod dialect;
 pub mod parameters;
 pub mod statements;
 

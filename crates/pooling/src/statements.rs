@@ -1,8 +1,10 @@
 //! Prepared statements that many clients share on few server connections.
 //!
-//! A statement's identity is a keyed 128-bit hash of its text and parameter types, and its name on a server is made of that
+//! A statement's identity is a keyed 128-bit hash of its text, its parameter types and its dialect, and its name on a server is made of that
 //! hash: so it means the same on every worker and server connection, and no shared table has to be asked.
 
+use crate::dialect::Dialect;
+use crate::parameters::Parameters;
 use rustc_hash::FxBuildHasher;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::HashMap;
@@ -30,6 +32,7 @@ pub struct Statement {
     text: Box<[u8]>,
     param_types: Box<[u8]>,
     scope: Scope,
+    dialect: Dialect,
 }
 
 /// What running a statement does to prepared statements.
@@ -93,6 +96,9 @@ impl Statement {
 }
 
 impl StatementId {
+    /// Of a statement that nobody means: what is there may not be relied upon.
+    pub const UNKNOWN: StatementId = StatementId(0);
+
     fn server_name(self) -> [u8; NAME_LEN] {
         let mut name = [0; NAME_LEN];
         name[..NAME_PREFIX.len()].copy_from_slice(NAME_PREFIX);
@@ -111,6 +117,8 @@ pub struct StatementCache {
     bytes: usize,
     bytes_max: usize,
     sweep_at: usize,
+    /// The parameters that were last asked for, and their dialect: most clients of a pool have the same.
+    latest: Option<(Arc<Parameters>, Dialect)>,
 }
 
 impl StatementCache {
@@ -122,11 +130,47 @@ impl StatementCache {
             bytes: 0,
             bytes_max,
             sweep_at: bytes_max,
+            latest: None,
         }
     }
 
-    pub fn intern(&mut self, text: &[u8], param_types: &[u8]) -> Arc<Statement> {
-        let id = self.identify(text, param_types);
+    /// The statement that a Parse makes of a text where `parameters` are set.
+    pub fn intern(
+        &mut self,
+        text: &[u8],
+        param_types: &[u8],
+        parameters: &Arc<Parameters>,
+    ) -> Arc<Statement> {
+        let dialect = self.dialect(parameters);
+        self.intern_in(dialect, text, param_types)
+    }
+
+    /// The statement that a Parse of the same text makes now.
+    pub fn renew(
+        &mut self,
+        statement: &Arc<Statement>,
+        parameters: &Arc<Parameters>,
+    ) -> Arc<Statement> {
+        let dialect = self.dialect(parameters);
+        if statement.dialect == dialect {
+            return Arc::clone(statement);
+        }
+        self.intern_in(dialect, &statement.text, &statement.param_types)
+    }
+
+    fn dialect(&mut self, parameters: &Arc<Parameters>) -> Dialect {
+        match &self.latest {
+            Some((latest, dialect)) if Arc::ptr_eq(latest, parameters) => *dialect,
+            _ => {
+                let dialect = Dialect::of(parameters, &self.key);
+                self.latest = Some((Arc::clone(parameters), dialect));
+                dialect
+            }
+        }
+    }
+
+    fn intern_in(&mut self, dialect: Dialect, text: &[u8], param_types: &[u8]) -> Arc<Statement> {
+        let id = self.identify(dialect, text, param_types);
         if let Some(known) = self.statements.get(&id) {
             return Arc::clone(known);
         }
@@ -136,6 +180,7 @@ impl StatementCache {
             text: text.into(),
             param_types: param_types.into(),
             scope: Scope::of(text),
+            dialect,
         });
         self.bytes += statement.size();
         self.statements.insert(id, Arc::clone(&statement));
@@ -157,8 +202,9 @@ impl StatementCache {
         self.statements.is_empty()
     }
 
-    fn identify(&self, text: &[u8], param_types: &[u8]) -> StatementId {
+    fn identify(&self, dialect: Dialect, text: &[u8], param_types: &[u8]) -> StatementId {
         let mut hasher = SipHasher13::new_with_key(&self.key);
+        hasher.write_u64(dialect.0);
         hasher.write_usize(text.len());
         hasher.write(text);
         hasher.write(param_types);
@@ -206,6 +252,14 @@ impl ClientStatements {
         self.named
             .get_or_insert_default()
             .insert(name.into(), (statement, since));
+    }
+
+    /// The name stands for the same text in another dialect from now on.
+    pub fn replace(&mut self, name: &[u8], statement: Arc<Statement>) {
+        let known = self.named.as_mut().and_then(|named| named.get_mut(name));
+        if let Some((known, _)) = known {
+            *known = statement;
+        }
     }
 
     pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
@@ -514,6 +568,10 @@ pub fn write_marker(out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
+    fn usual() -> Arc<Parameters> {
+        Arc::default()
+    }
+
     fn cache(bytes_max: usize) -> StatementCache {
         StatementCache::new([7; 16], bytes_max)
     }
@@ -521,34 +579,57 @@ mod tests {
     #[test]
     fn text_and_types_make_the_identity() {
         let mut cache = cache(1 << 20);
-        let a = cache.intern(b"select 1", &[0, 0]);
-        assert!(Arc::ptr_eq(&a, &cache.intern(b"select 1", &[0, 0])));
-        assert_ne!(a.id, cache.intern(b"select 2", &[0, 0]).id);
-        assert_ne!(a.id, cache.intern(b"select 1", &[0, 1, 0, 0, 0, 23]).id);
+        let a = cache.intern(b"select 1", &[0, 0], &usual());
+        assert!(Arc::ptr_eq(
+            &a,
+            &cache.intern(b"select 1", &[0, 0], &usual())
+        ));
+        assert_ne!(a.id, cache.intern(b"select 2", &[0, 0], &usual()).id);
+        assert_ne!(
+            a.id,
+            cache.intern(b"select 1", &[0, 1, 0, 0, 0, 23], &usual()).id
+        );
         assert_eq!(
             a.id,
             super::StatementCache::new([7; 16], 1)
-                .intern(b"select 1", &[0, 0])
+                .intern(b"select 1", &[0, 0], &usual())
                 .id
         );
     }
 
     #[test]
+    fn the_dialect_is_a_part_of_the_identity() {
+        let mut cache = cache(1 << 20);
+        let german = Arc::new(Parameters::reported([("DateStyle", "German")]));
+        let a = cache.intern(b"select '1.2.2024'::date", &[], &usual());
+        let b = cache.renew(&a, &german);
+        assert_ne!(a.id, b.id);
+        assert!(Arc::ptr_eq(&a, &cache.renew(&b, &usual())));
+        assert!(Arc::ptr_eq(
+            &b,
+            &cache.intern(b"select '1.2.2024'::date", &[], &german)
+        ));
+    }
+
+    #[test]
     fn the_cache_keeps_what_clients_hold_and_stays_near_its_bound() {
         let mut cache = cache(10_000);
-        let held = cache.intern(b"held", &[0, 0]);
+        let held = cache.intern(b"held", &[0, 0], &usual());
         for n in 0..10_000 {
-            cache.intern(format!("select {n}").as_bytes(), &[0, 0]);
+            cache.intern(format!("select {n}").as_bytes(), &[0, 0], &usual());
             assert!(cache.bytes() <= 10_000 + 200);
         }
-        assert!(Arc::ptr_eq(&held, &cache.intern(b"held", &[0, 0])));
+        assert!(Arc::ptr_eq(
+            &held,
+            &cache.intern(b"held", &[0, 0], &usual())
+        ));
     }
 
     #[test]
     fn the_least_recently_used_statement_goes_first() {
         let mut cache = cache(1 << 20);
         let ids: Vec<_> = (0..4)
-            .map(|n| cache.intern(format!("{n}").as_bytes(), &[]).id)
+            .map(|n| cache.intern(format!("{n}").as_bytes(), &[], &usual()).id)
             .collect();
         let mut server = ServerStatements::new(3);
         let now = Progress {
@@ -572,7 +653,7 @@ mod tests {
 
     #[test]
     fn a_statement_counts_in_its_segment_and_once_that_is_answered() {
-        let id = cache(1 << 20).intern(b"a", &[]).id;
+        let id = cache(1 << 20).intern(b"a", &[], &usual()).id;
         let mut server = ServerStatements::new(1);
         server.insert(id, 1);
         for (sent, answered, standing) in [
@@ -623,7 +704,7 @@ mod tests {
     fn a_clients_names_are_its_own() {
         let mut cache = cache(1 << 20);
         let mut client = ClientStatements::default();
-        client.insert(b"a", cache.intern(b"select 1", &[]), 0);
+        client.insert(b"a", cache.intern(b"select 1", &[], &usual()), 0);
         assert!(client.named(b"a").is_some() && client.named(b"b").is_none());
         assert!(client.remove(b"a").is_some() && client.is_empty());
     }

@@ -3,6 +3,7 @@
 //!     client: Parse(a,select 1) Sync   => what goes to the server
 //!     server: 1 Z(I)                   => what goes to the client
 //!     next / gone / own(replay)        => a new lease / the client vanishes / a query of the pooler's own: what goes to the server
+//!     dates(German)                    => it is known that DateStyle has another value
 //!
 //! After `->` stands the state: settled, busy or doubtful. Statements' names on the server are written `#1`, `#2` in the order of their first use.
 //! Words after a lone `|` go back to whoever speaks. Every table is run twice, the second time with messages cut at every byte.
@@ -12,10 +13,11 @@
     reason = "what a test reads it has written itself"
 )]
 
-use pooling::Conversation;
 use pooling::conversation::{Aside, ClientSide, Event, Own, Passage, Reply, Violation};
 use pooling::statements::{ClientStatements, StatementCache};
+use pooling::{Conversation, Parameters};
 use std::fmt::Write;
+use std::sync::Arc;
 use wire::backend::{CommandComplete, ErrorFields, ReadyForQuery};
 use wire::frontend::{Bind, Close, Describe, Execute, Parse, Query, Target};
 use wire::{Header, Report, Severity, SqlState, write};
@@ -26,6 +28,7 @@ struct Table {
     /// The statements of clients that wait for their next lease.
     others: Vec<ClientStatements>,
     cache: StatementCache,
+    parameters: Arc<Parameters>,
     names: Vec<String>,
 }
 
@@ -43,6 +46,7 @@ fn table(statements_max: Option<usize>, rows: &str) {
             client: Some(ClientStatements::default()),
             others: Vec::new(),
             cache: StatementCache::new([3; 16], 1 << 20),
+            parameters: Arc::default(),
             names: Vec::new(),
         };
         for row in rows.lines().map(str::trim).filter(|row| !row.is_empty()) {
@@ -97,6 +101,10 @@ impl Table {
                     .insert(0, self.client.replace(back).unwrap_or_default());
                 self.conversation.begin_lease();
             }
+            date if date.starts_with("dates") => {
+                let style = [("DateStyle", &date[5..])];
+                self.parameters = Arc::new(Parameters::reported(style));
+            }
             "gone" => {
                 self.client = None;
                 self.conversation.wind_up(&mut to_server);
@@ -130,6 +138,7 @@ impl Table {
                 let side = ClientSide {
                     statements: self.client.as_mut().unwrap(),
                     cache: &mut self.cache,
+                    parameters: &self.parameters,
                 };
                 match self.conversation.client_message(
                     side,
@@ -218,6 +227,7 @@ impl Table {
         let side = ClientSide {
             statements: self.client.as_mut().unwrap(),
             cache: &mut self.cache,
+            parameters: &self.parameters,
         };
         self.conversation.repeat(side, &mut aside);
         assert!(aside.to_client.is_empty());
@@ -631,6 +641,36 @@ fn failed_transactions() {
     );
 }
 
+/// PostgreSQL reads constants at a Parse: what was read under another DateStyle is another statement.
+#[test]
+fn what_is_set_at_a_parse_belongs_to_the_statement() {
+    table(
+        SHARED,
+        "
+        client: Parse(a,x) Sync => Parse(#1,x) Sync
+        server: 1 Z(I) => 1 Z(I)
+        next
+        dates(German)
+        client: Parse(b,x) Sync => Parse(#2,x) Sync
+        server: 1 Z(I) => 1 Z(I)
+        client: Bind(b) Sync => Bind(#2) Sync
+        server: 2 Z(I) => 2 Z(I)
+        client: Query(set) Parse(c,y) Sync => Query(set) Parse(#3,y) Sync
+        server: S(DateStyle,SQL) C Z(I) 1 Z(I) => S C Z(I) 1 Z(I)
+        dates(SQL)
+        client: Bind(c) Sync => Parse(#4,y) Bind(#4) Sync
+        server: 1 2 Z(I) => 2 Z(I)
+        client: Parse(,z) Sync => Parse(,z) Sync
+        server: 1 Z(I) => 1 Z(I)
+        next
+        client: Bind Sync => Close Bind Sync
+        server: 3 E(26000,unnamed) Z(I) => E(26000,unnamed) Z(I) -> settled
+        dates(German)
+        client: Parse(d,y) Bind(d) Sync => Close(#3) Parse(#3,y) Bind(#3) Sync
+        server: 3 1 2 Z(I) => 1 2 Z(I) -> settled",
+    );
+}
+
 /// A Parse behind what may yet fail in a transaction: the server has to judge it.
 #[test]
 fn a_parse_that_may_find_the_transaction_failed_goes_to_the_server() {
@@ -853,9 +893,17 @@ fn an_error_that_cannot_be_hidden_is_passed_on_and_made_good() {
         server: 3 1 STALE Z(I) 3 1 STALE Z(I) => E(0A000,stale) Z(I) E(0A000,stale) Z(I) -> settled
         client: Bind(a) Execute Sync => Close(#1) Parse(#1,x) Bind(#1) Execute Sync
         server: 3 1 2 E(22P02,input) Z(I) => 2 E(22P02,input) Z(I) -> settled
-        client: Bind(a) Sync => Bind(#1) Sync -> busy
+        client: Parse(,z) Sync => Parse(,z) Sync
+        server: 1 Z(I) => 1 Z(I)
+        client: Parse(,z) Bind Execute Bind Sync => Parse(,z) Bind Execute Bind Sync
+        server: 1 2 C STALE Z(I) => 1 2 C E(0A000,stale) Z(I) -> settled
+        next
+        client: Bind Sync => Close Bind Sync
+        server: 3 E(26000,none) Z(I) => E(26000,none) Z(I) -> settled
+        back
+        client: Bind(a) Sync => Close(#1) Parse(#1,x) Bind(#1) Sync -> busy
         gone => -> busy
-        server: STALE Z(I) => E(0A000,stale) Z(I) -> settled
+        server: 3 1 STALE Z(I) => E(0A000,stale) Z(I) -> settled
         next
         client: Query(begin) Describe(a) Sync => Query(begin) Describe(a) Sync
         server: C(BEGIN) Z(T) t => C(BEGIN) Z(T)

@@ -70,6 +70,8 @@ pub enum ServerState {
 
 pub struct ClientReport {
     pub id: u64,
+    /// As whom it logged in.
+    pub user: Box<str>,
     pub pool: PoolId,
     pub state: ClientState,
     pub peer: Address,

@@ -394,6 +394,8 @@ pub struct ClientPermit {
     pool: Arc<Pool>,
     /// The counter of the user that the client logged in as; with a forced user that is not the pool's.
     user: Arc<ClientCounter>,
+    /// That user, if it is not the pool's.
+    user_name: Option<Box<str>>,
     shared: Arc<Shared>,
 }
 
@@ -417,7 +419,7 @@ impl ClientPermit {
     pub fn take(
         shared: &Arc<Shared>,
         pool: &Arc<Pool>,
-        user: Arc<ClientCounter>,
+        (user_name, user): (&str, Arc<ClientCounter>),
         limits: ClientLimits,
     ) -> Result<ClientPermit, ClientLimit> {
         if !pool.all_clients.try_add(limits.total) {
@@ -436,12 +438,18 @@ impl ClientPermit {
         Ok(ClientPermit {
             pool: Arc::clone(pool),
             user,
+            user_name: (*pool.user != *user_name).then(|| user_name.into()),
             shared: Arc::clone(shared),
         })
     }
 
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    /// The user that the client logged in as.
+    pub fn user(&self) -> &str {
+        self.user_name.as_deref().unwrap_or(&self.pool.user)
     }
 }
 

@@ -74,7 +74,7 @@ impl Conversation {
             self.doubt_statements();
         }
         if doubt == Doubt::Outdated {
-            self.unnamed = None;
+            self.doubt_unnamed();
         }
         doubt
     }

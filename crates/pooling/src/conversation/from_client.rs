@@ -2,6 +2,7 @@
 
 use super::expected::{Expected, Named, ParsedFor};
 use super::{Aside, Conversation, CopyIn, Flow, Passage, Prepared, Series, UnnamedIs, Violation};
+use crate::parameters::Parameters;
 use crate::statements::{ClientStatements, Scope, Standing, Statement, StatementCache};
 use std::sync::Arc;
 use wire::Header;
@@ -12,6 +13,8 @@ use wire::frontend::{Bind, Close, Describe, Execute, Parse, Target, tag};
 pub struct ClientSide<'a> {
     pub statements: &'a mut ClientStatements,
     pub cache: &'a mut StatementCache,
+    /// What is set on its session.
+    pub parameters: &'a Arc<Parameters>,
 }
 
 impl Conversation {
@@ -126,37 +129,36 @@ impl Conversation {
             return Ok(Passage::WHOLE);
         }
         if header.tag == tag::BIND {
-            return self.bind(client.statements, header, body, aside);
+            return self.bind(client, header, body, aside);
         }
         let Some(body) = body.get(..header.body()) else {
             return Ok(Passage::Incomplete);
         };
         match header.tag {
             tag::PARSE => self.parse(client, header, Parse::parse(body)?, aside),
-            tag::DESCRIBE => {
-                self.describe(client.statements, header, Describe::parse(body)?, aside)
-            }
+            tag::DESCRIBE => self.describe(client, header, Describe::parse(body)?, aside),
             _ => self.close(client.statements, header, Close::parse(body)?, aside),
         }
     }
 
     fn parse(
         &mut self,
-        client: ClientSide<'_>,
+        mut client: ClientSide<'_>,
         header: Header,
         parse: Parse<'_>,
         aside: &mut Aside,
     ) -> Result<Passage, Violation> {
-        let statement = client.cache.intern(parse.text, parse.param_types);
+        let statement = client
+            .cache
+            .intern(parse.text, parse.param_types, client.parameters);
         if parse.name.is_empty() {
             self.own_unnamed(Some(Arc::clone(&statement)));
             self.expect_parse(&statement, ParsedFor::ClientUnnamed);
             return Ok(Passage::WHOLE);
         }
-        if let Some(known) = client.statements.named(parse.name) {
+        let known = self.prepared_for(&mut client, parse.name, &mut aside.to_server);
+        if let Some(known) = known {
             // The server refuses a name that it has, and fails the transaction with it, as it should.
-            let known = Arc::clone(known);
-            self.ensure_prepared(&known, &mut aside.to_server);
             statement.write_parse(known.server_name(), &mut aside.to_server);
             self.expect_parse(&statement, ParsedFor::Duplicate(parse.name.into()));
         } else {
@@ -206,7 +208,7 @@ impl Conversation {
     #[inline]
     fn bind(
         &mut self,
-        client: &mut ClientStatements,
+        mut client: ClientSide<'_>,
         header: Header,
         body: &[u8],
         aside: &mut Aside,
@@ -219,14 +221,13 @@ impl Conversation {
             return Ok(Passage::Incomplete);
         };
         let mut scope = Scope::Plain;
-        let skip = match client.named(name) {
+        let skip = match self.prepared_for(&mut client, name, &mut aside.to_server) {
             _ if name.is_empty() => {
                 scope = self.settle_unnamed(client, &mut aside.to_server);
                 0
             }
             Some(statement) => {
                 scope = statement.scope();
-                self.ensure_prepared(statement, &mut aside.to_server);
                 let server_name = statement.server_name();
                 let len = header.len as usize + server_name.len() - name.len();
                 aside.to_server.push(tag::BIND);
@@ -246,6 +247,24 @@ impl Conversation {
         Ok(Passage::Pass { skip })
     }
 
+    /// The statement that the client calls so, which is on the server when what goes to the server has been read. One that has to be prepared is read by
+    /// what is set on the session now: who has changed that gets it so, and others do not get it from here.
+    #[inline]
+    fn prepared_for<'a>(
+        &mut self,
+        client: &'a mut ClientSide<'_>,
+        name: &[u8],
+        to_server: &mut Vec<u8>,
+    ) -> Option<&'a Arc<Statement>> {
+        let known = client.statements.named(name)?;
+        if self.standing(known.id) != Standing::Prepared {
+            let renewed = client.cache.renew(known, client.parameters);
+            self.ensure_prepared(&renewed, to_server);
+            client.statements.replace(name, renewed);
+        }
+        client.statements.named(name)
+    }
+
     #[inline]
     fn note_portal(&mut self, portal: &[u8], scope: Scope) {
         match (scope, &self.deallocating_portal) {
@@ -257,7 +276,7 @@ impl Conversation {
 
     fn describe(
         &mut self,
-        client: &mut ClientStatements,
+        mut client: ClientSide<'_>,
         header: Header,
         describe: Describe<'_>,
         aside: &mut Aside,
@@ -266,8 +285,9 @@ impl Conversation {
         if describe.target == Target::Statement {
             if describe.name.is_empty() {
                 self.settle_unnamed(client, &mut aside.to_server);
-            } else if let Some(statement) = client.named(describe.name) {
-                self.ensure_prepared(statement, &mut aside.to_server);
+            } else if let Some(statement) =
+                self.prepared_for(&mut client, describe.name, &mut aside.to_server)
+            {
                 wire::write::describe(
                     &mut aside.to_server,
                     Target::Statement,
@@ -323,17 +343,18 @@ impl Conversation {
 
     /// Before a use of the unnamed statement: makes the server's unnamed statement the client's, be it none. Once in a lease; and again if
     /// an error could have skipped what was sent for that.
-    fn settle_unnamed(&mut self, client: &ClientStatements, to_server: &mut Vec<u8>) -> Scope {
-        let wanted = match &self.unnamed_is {
+    fn settle_unnamed(&mut self, client: ClientSide<'_>, to_server: &mut Vec<u8>) -> Scope {
+        let mut wanted = match &self.unnamed_is {
             UnnamedIs::TheClients { statement, since } if self.progress.covers(*since) => {
                 return scope_of(statement.as_ref());
             }
             UnnamedIs::TheClients { statement, .. } => statement.clone(),
-            UnnamedIs::SomebodyElses => client.unnamed.clone(),
+            UnnamedIs::SomebodyElses => client.statements.unnamed.clone(),
         };
         let in_place = matches!(self.unnamed_is, UnnamedIs::SomebodyElses)
             && wanted.as_ref().map(|statement| statement.id) == self.unnamed;
         if !in_place {
+            wanted = wanted.map(|statement| client.cache.renew(&statement, client.parameters));
             self.replace_unnamed(wanted.as_ref(), to_server);
         }
         let scope = scope_of(wanted.as_ref());

@@ -96,7 +96,10 @@ impl Conversation {
             tag::FUNCTION_CALL_RESPONSE => {
                 self.during(header, |front| matches!(front, Expected::FunctionCall))
             }
-            tag::PARAMETER_STATUS => Ok(parameter_status(header, false)),
+            tag::PARAMETER_STATUS => {
+                self.doubt_hasty();
+                Ok(parameter_status(header, false))
+            }
             tag::NOTICE_RESPONSE | tag::NOTIFICATION_RESPONSE => Ok(Reply::PASS),
             other => Err(Violation::UnexpectedMessage(other)),
         }
@@ -216,6 +219,7 @@ impl Conversation {
         self.progress.answered += 1;
         if self.expected.is_empty() {
             self.progress.answered = self.progress.sent;
+            self.parsed_in_haste.clear();
             self.series = Series::Closed;
             if self.status == TransactionStatus::Idle {
                 self.deallocating_portal = None; // portals end with their transaction

@@ -114,7 +114,11 @@ impl Conversation {
         self.flow = Flow::Normal;
         let kept = std::mem::replace(&mut self.kept, Kept::nothing());
         self.kept.lose();
-        let ClientSide { statements, cache } = client;
+        let ClientSide {
+            statements,
+            cache,
+            parameters,
+        } = client;
         let given = std::mem::take(&mut self.given);
         take_back_names(&kept.bytes, given, statements);
         let mut rest = &*kept.bytes;
@@ -125,6 +129,7 @@ impl Conversation {
             let side = ClientSide {
                 statements: &mut *statements,
                 cache: &mut *cache,
+                parameters,
             };
             let body = &message[Header::SIZE..];
             if let Ok(Passage::Pass { skip }) = self.client_message(side, header, body, aside) {

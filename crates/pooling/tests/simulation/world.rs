@@ -2,12 +2,13 @@
 
 use crate::backend::Backend;
 use crate::script;
-use pooling::Conversation;
 use pooling::conversation::{Aside, ClientSide, Event, Own, Passage};
 use pooling::statements::{ClientStatements, Standing, StatementCache};
+use pooling::{Conversation, Parameters};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use wire::backend::{TransactionStatus, tag};
 use wire::{Header, frontend};
 
@@ -114,6 +115,7 @@ pub struct World {
     clients: Vec<Client>,
     servers: Vec<Server>,
     cache: StatementCache,
+    parameters: Arc<Parameters>,
     waiting: VecDeque<usize>,
     idle: Vec<usize>,
     clients_made: u32,
@@ -151,6 +153,7 @@ impl World {
             clients: (0..CLIENTS as u32).map(new_client).collect(),
             servers: (0..SERVERS).map(|_| new_server()).collect(),
             cache: StatementCache::new([7; 16], 4_000),
+            parameters: Arc::default(),
             waiting: VecDeque::new(),
             idle: (0..SERVERS).collect(),
             clients_made: CLIENTS as u32,
@@ -307,6 +310,7 @@ impl World {
             clients,
             servers,
             cache,
+            parameters,
             ..
         } = self;
         let (client, server) = (&mut clients[index], &mut servers[server]);
@@ -325,6 +329,7 @@ impl World {
         let side = ClientSide {
             statements: &mut client.statements,
             cache,
+            parameters,
         };
         let passage = server.conversation.client_message(
             side,
@@ -461,6 +466,7 @@ impl World {
         let side = ClientSide {
             statements: &mut self.clients[client].statements,
             cache: &mut self.cache,
+            parameters: &self.parameters,
         };
         server.conversation.repeat(side, &mut aside);
         server.note('>', &aside.to_server);

@@ -556,7 +556,7 @@ impl Reception {
         ClientPermit::take(
             &self.shared,
             pool,
-            counter,
+            (user, counter),
             client_limits(config, database, user),
         )
     }

@@ -110,7 +110,10 @@ impl Worker {
                     .phase
                 {
                     Phase::Idle => true,
-                    Phase::Leased(server) => !self.servers[server].connection.is_congested(),
+                    Phase::Leased(server) => {
+                        let server = &self.servers[server];
+                        !server.connection.is_congested() && !server.holds_client()
+                    }
                     Phase::Waiting { .. } | Phase::Leaving => false,
                 }),
                 Owner::Server(index) => self.servers.get(index).is_some_and(|server| match server

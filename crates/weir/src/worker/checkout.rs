@@ -106,6 +106,7 @@ impl Worker {
         server.request_at = self.now;
         server.conversation.begin_lease();
         server.notice_changed_statements();
+        server.unwanted = None;
         if !Arc::ptr_eq(&client.parameters, &server.parameters) {
             self.replay(index, client_index);
         }

@@ -83,6 +83,7 @@ impl Client {
     pub fn report(&self, server: Option<u64>) -> ClientReport {
         ClientReport {
             id: self.id,
+            user: self.permit.user().into(),
             pool: self.pool(),
             state: match self.phase {
                 Phase::Leased(_) => ClientState::Active,

@@ -194,9 +194,11 @@ impl Worker {
         let Some(pool) = self.pools[server.pool_id().0 as usize].as_deref_mut() else {
             return;
         };
+        let client = &mut self.clients[client];
         let side = ClientSide {
-            statements: &mut self.clients[client].statements,
+            statements: &mut client.statements,
             cache: &mut pool.statements,
+            parameters: &client.parameters,
         };
         server.conversation.repeat(side, aside);
         let ticket = &mut server.connection.ticket;

@@ -144,6 +144,15 @@ impl Worker {
         }
     }
 
+    /// A cancel request came before PostgreSQL had begun the query, it seems: once more.
+    pub(super) fn cancel_unwanted(&mut self, index: usize) {
+        let (shared, worker) = (std::sync::Arc::clone(&self.shared), self.index);
+        let server = &mut self.servers[index];
+        server.cancel_goes_again();
+        let target = server.cancel_target(&shared, worker, index);
+        shared.tell_control(crate::shared::ToControl::Cancel(target));
+    }
+
     /// The server connection is no more, and its client goes with it: what it had begun cannot be continued elsewhere.
     pub(super) fn server_lost(&mut self, index: usize, sqlstate: SqlState, message: &str) {
         let server = &mut self.servers[index];

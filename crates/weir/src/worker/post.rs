@@ -201,6 +201,9 @@ impl Worker {
             }
             Phase::Leased(server) if self.servers[server].conversation.is_busy() => {
                 let (shared, worker) = (Arc::clone(&self.shared), self.index);
+                let longest = shared.config.load().general.cancel_wait_timeout;
+                let until = longest.map(|longest| self.now.after(longest));
+                self.servers[server].note_unwanted(until, self.now);
                 Some(self.servers[server].cancel_target(&shared, worker, server))
             }
             _ => None,
@@ -248,8 +251,14 @@ impl Worker {
         if delivery == Delivery::Unknown {
             server.blemish = Some("a cancel request to it may still be on its way");
         }
-        if server.cancels == 0 && server.duty == Duty::Held {
-            self.free(index);
+        if server.cancels > 0 {
+            return;
+        }
+        server.cancels_are_done(self.now);
+        match server.duty {
+            Duty::Held => self.free(index),
+            Duty::Leased { client } => self.resumed.push(client),
+            _ => {}
         }
     }
 

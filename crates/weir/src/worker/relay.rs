@@ -44,6 +44,9 @@ impl Worker {
         loop {
             let stop = match self.clients[index].phase {
                 Phase::Idle => self.idle_client(index, bytes, at),
+                Phase::Leased(server) if self.servers[server].holds_client() => {
+                    Stop::Incomplete { from: at, wants: 0 }
+                }
                 Phase::Leased(server) => {
                     self.leased_client(index, server, bytes, at, source, slots)
                 }

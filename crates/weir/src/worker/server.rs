@@ -17,6 +17,46 @@ pub struct ServerKey {
     pub(crate) serial: u32,
 }
 
+/// A request that its client has asked to cancel. PostgreSQL ignores a cancel request that comes before it has begun the query: so it is
+/// sent again while that same query runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unwanted {
+    request: u64,
+    until: Option<Time>,
+    pause: Duration,
+    next: Next,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    At(Time),
+    /// A repeated request is on its way. The client waits: what it says next is not what it wanted cancelled.
+    UnderWay,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+impl Unwanted {
+    fn new(request: u64, until: Option<Time>, now: Time) -> Unwanted {
+        Unwanted {
+            request,
+            until,
+            pause: FIRST_PAUSE,
+            next: Next::At(now.after(FIRST_PAUSE)),
+        }
+    }
+
+    fn is_due(&self, now: Time) -> bool {
+        matches!(self.next, Next::At(due) if now >= due)
+            && self.until.is_none_or(|until| now < until)
+    }
+
+    fn delivered(&mut self, now: Time) {
+        self.pause *= 2;
+        self.next = Next::At(now.after(self.pause));
+    }
+}
+
 /// What a server connection is there for at the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Duty {
@@ -49,6 +89,8 @@ pub struct Server {
     pub went_back: Option<Vec<Box<str>>>,
     /// Cancel requests that are on their way to it.
     pub cancels: u32,
+    /// What its client wants to see cancelled.
+    pub unwanted: Option<Unwanted>,
     pub id: u64,
     pub serial: u32,
     /// When the running transaction, and its latest request, began.
@@ -92,6 +134,7 @@ impl Server {
             parameters: new.parameters,
             went_back: None,
             cancels: 0,
+            unwanted: None,
             id,
             serial: 0,
             transaction_at: new.connected_at,
@@ -145,6 +188,47 @@ impl Server {
         self.retires_at = self
             .connected_at
             .after(settings.server_lifetime.mul_f64(share));
+    }
+
+    /// The client has asked to cancel what runs; until then at the latest it is asked again.
+    pub fn note_unwanted(&mut self, until: Option<Time>, now: Time) {
+        let request = self.conversation.sole_request();
+        self.unwanted = request.map(|request| Unwanted::new(request, until, now));
+    }
+
+    /// What was to be cancelled runs still: it is time to ask again.
+    pub fn cancel_is_due(&self, now: Time) -> bool {
+        let unwanted = self
+            .unwanted
+            .as_ref()
+            .filter(|unwanted| unwanted.is_due(now));
+        self.cancels == 0
+            && unwanted.is_some_and(|it| self.conversation.sole_request() == Some(it.request))
+    }
+
+    pub fn cancel_goes_again(&mut self) {
+        if let Some(unwanted) = &mut self.unwanted {
+            unwanted.next = Next::UnderWay;
+        }
+    }
+
+    /// No cancel request is on its way any more.
+    pub fn cancels_are_done(&mut self, now: Time) {
+        if let Some(unwanted) = &mut self.unwanted {
+            unwanted.delivered(now);
+        }
+    }
+
+    /// Its client may not say anything at the moment: a repeated cancel request could hit that.
+    #[inline]
+    pub fn holds_client(&self) -> bool {
+        matches!(
+            self.unwanted,
+            Some(Unwanted {
+                next: Next::UnderWay,
+                ..
+            })
+        )
     }
 
     /// What a cancel request for its running query needs. Until that is dropped, no other client gets the connection.

@@ -21,6 +21,8 @@ enum Due {
     EndClient(SqlState, &'static str),
     /// The query of a client that is gone still runs: a request that comes before PostgreSQL has begun it is ignored there.
     CancelAgain,
+    /// The same of a query that its client has asked to cancel.
+    CancelUnwanted,
 }
 
 impl Worker {
@@ -73,7 +75,7 @@ impl Worker {
                 hint: Some("SHOW POOLS on the console says who holds the server connections."),
                 ..Report::new(
                     Severity::Fatal,
-                    SqlState::TOO_MANY_CONNECTIONS,
+                    SqlState::CANNOT_CONNECT_NOW,
                     "query_wait_timeout: no server connection became free in time",
                 )
             };
@@ -142,6 +144,7 @@ impl Worker {
                     }
                 }
                 Due::CancelAgain => self.cancel_abandoned(index),
+                Due::CancelUnwanted => self.cancel_unwanted(index),
             }
         }
     }
@@ -211,7 +214,7 @@ fn due(server: &Server, pool: &LocalPool, open: impl Fn(&Server) -> u32, now: Ti
                     "idle_transaction_timeout",
                 ))
             } else {
-                None
+                server.cancel_is_due(now).then_some(Due::CancelUnwanted)
             }
         }
         Duty::Held | Duty::Leaving => None,

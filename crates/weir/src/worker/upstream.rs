@@ -117,6 +117,7 @@ impl Upstream<'_> {
         let side = ClientSide {
             statements: &mut self.client.statements,
             cache: &mut self.pool.statements,
+            parameters: &self.client.parameters,
         };
         let body = &self.bytes[self.at + Header::SIZE..];
         let conversation = &mut self.server.conversation;

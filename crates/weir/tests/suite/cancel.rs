@@ -3,12 +3,15 @@
 use crate::stage::Party;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use testkit::Postgres;
-use testkit::script::Client;
-use wire::write;
+use std::time::Duration;
+use testkit::script::{Client, Listener, Server};
+use testkit::{Ini, Postgres};
+use wire::backend::TransactionStatus;
+use wire::{Report, Severity, SqlState, write};
 
 scenarios! { reactors:
     a_running_query, a_waiting_query, a_wrong_key_and_an_idle_client, a_storm_is_bounded, a_late_request_hits_nobody_else,
+    a_request_that_comes_too_early_is_repeated,
 }
 scenarios! { oracle: a_running_query, a_wrong_key_and_an_idle_client }
 mod majors {
@@ -109,7 +112,7 @@ fn a_late_request_hits_nobody_else(party: Party) {
         for _ in 0..ROUNDS {
             match &target.query("SELECT pg_sleep(0.003)")[..] {
                 "T D() C(SELECT 1) Z(I)" => {}
-                "T E(57014) Z(I)" | "E(57014) Z(I)" => cancelled += 1,
+                "T D() E(57014) Z(I)" | "T E(57014) Z(I)" | "E(57014) Z(I)" => cancelled += 1,
                 other => panic!("{other}"),
             }
         }
@@ -127,4 +130,60 @@ impl Drop for Ends<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// PostgreSQL ignores a request that comes before it has begun the query. Within a transaction what the client says next waits for a request
+/// that is on its way, and once the query is over there is none.
+fn a_request_that_comes_too_early_is_repeated(party: Party) {
+    let listener = Listener::bind();
+    let ini = Ini::new()
+        .database("*", &format!("host=127.0.0.1 port={}", listener.port()))
+        .set("default_pool_size", 1);
+    let stage = party.run(&ini);
+    let connecting = thread::spawn({
+        let port = stage.port();
+        move || Client::login(port, crate::stage::USER, "any")
+    });
+    let mut server = listener.accept_and_greet();
+    let mut client = connecting.join().expect("it logs in");
+    client.send(|out| write::query(out, b"BEGIN"));
+    server.expect("Q(BEGIN)");
+    server.send(|out| end(out, b"BEGIN", TransactionStatus::InTransaction));
+    client.expect("C(BEGIN) Z(T)");
+    client.send(|out| write::query(out, b"long"));
+    server.expect("Q(long)");
+    let (port, pid, secret) = (stage.port(), client.key().0, client.key().1.to_vec());
+    let asking = thread::spawn(move || Client::cancel(port, (pid, &secret)));
+    drop(cancel_request(&listener));
+    drop(cancel_request(&listener));
+    asking.join().expect("it is heard");
+    let under_way = cancel_request(&listener);
+    server.send(|out| {
+        let text = "canceling statement due to user request";
+        let report = Report::new(Severity::Error, SqlState::QUERY_CANCELED, text);
+        write::error_response(out, &report);
+        write::ready_for_query(out, TransactionStatus::Failed);
+    });
+    client.expect("E(57014) Z(E)");
+    client.send(|out| write::query(out, b"ROLLBACK"));
+    server.expect_silence(Duration::from_millis(300));
+    drop(under_way);
+    server.expect("Q(ROLLBACK)");
+    server.send(|out| end(out, b"ROLLBACK", TransactionStatus::Idle));
+    client.expect("C(ROLLBACK) Z(I)");
+    assert!(listener.is_left_alone(Duration::from_millis(1000)));
+}
+
+fn end(out: &mut Vec<u8>, command: &[u8], status: TransactionStatus) {
+    write::command_complete(out, command);
+    write::ready_for_query(out, status);
+}
+
+/// The next connection, which has brought a cancel request and is open.
+#[track_caller]
+fn cancel_request(listener: &Listener) -> Server {
+    let mut connection = listener.accept();
+    let packet = connection.receive_packet();
+    assert_eq!(packet[4..8], 80_877_102_u32.to_be_bytes());
+    connection
 }

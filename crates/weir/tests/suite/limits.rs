@@ -204,7 +204,7 @@ fn waiting_ends_with_query_wait_timeout(party: Party) {
     let (mut holder, mut waiting) = (stage.client(), stage.client());
     holder.query("BEGIN");
     waiting.send(|out| write::query(out, b"SELECT 1"));
-    let told = waiting.receive_until("E(53300)");
+    let told = waiting.receive_until("E(57P03)");
     assert!(
         error(&told)
             .field(b'M')

@@ -9,6 +9,7 @@ scenarios! { reactors:
     named_statements_follow_the_client, unnamed_statements_follow_the_client, closed_statements_are_gone, names_belong_to_the_client,
     deallocate_all_and_discard_all, eviction_is_not_seen, errors_use_the_clients_name, changed_result_types_heal,
     changed_result_types_are_seen_once_in_a_pool, a_failed_transaction_refuses_a_known_statement,
+    constants_are_read_as_the_client_has_set_it,
 }
 mod majors {
     scenarios! { majors:
@@ -321,4 +322,37 @@ fn a_failed_transaction_refuses_a_known_statement(party: Party) {
     client.expect("C(BEGIN) Z(T) E(22012) Z(E) E(25P02) Z(E) C(ROLLBACK) Z(I)");
     is_missing(&mut client, "b");
     assert_eq!(run(&mut client, "a"), "1");
+}
+
+/// PostgreSQL reads a date in a statement at its Parse, by the DateStyle that is set then.
+fn constants_are_read_as_the_client_has_set_it(party: Party) {
+    const TEXT: &str = "SELECT extract(day FROM '1.2.2024'::date)";
+    let stage = party.start();
+    let (mut one, mut two) = (stage.client(), stage.client());
+    two.query("SET DateStyle TO German");
+    for _ in 0..2 {
+        prepare(&mut one, "", "SELECT 0");
+        prepare(&mut one, "s", TEXT);
+        prepare(&mut two, "s", TEXT);
+        assert_eq!(
+            (run(&mut one, "s"), run(&mut two, "s")),
+            ("2".into(), "1".into())
+        );
+        for client in [&mut one, &mut two] {
+            client.query("DEALLOCATE ALL");
+        }
+    }
+    // Behind the change in a pipeline.
+    one.send(|out| {
+        write::query(out, b"SET DateStyle TO German");
+        parse(out, "t", TEXT);
+        write::sync(out);
+        write::query(out, b"SET DateStyle TO ISO, MDY");
+    });
+    for _ in 0..3 {
+        one.receive_until("Z(I)");
+    }
+    let mut three = stage.client();
+    prepare(&mut three, "s", TEXT);
+    assert_eq!(run(&mut three, "s"), "2");
 }

@@ -179,7 +179,7 @@ pub async fn welcome(
 }
 
 fn waited_too_long(pool: &Pool) -> Refusal {
-    let refusal = Refusal::protocol("query_wait_timeout");
+    let refusal = Refusal::new(SqlState::CANNOT_CONNECT_NOW, "query_wait_timeout");
     match pool.last_error.load_full() {
         Some(error) => refusal.with_detail(format!(
             "The latest attempt to connect to the server failed: {}",

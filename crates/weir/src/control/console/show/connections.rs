@@ -148,7 +148,7 @@ fn of_client<'a>(client: &'a ClientReport, snapshot: &'a Snapshot) -> Connection
     let pool = snapshot.pool(client.pool);
     Connection {
         kind: "C",
-        user: pool.map_or("", |pool| &pool.user),
+        user: &client.user,
         database: pool.map_or("", |pool| &pool.database_name),
         state: client_state(client.state),
         peer: &client.peer,

@@ -298,7 +298,11 @@ async fn waiting_for_a_first_server_ends_with_query_wait_timeout() {
     let Some(ToControl::Dial { slot, .. }) = house.control.recv().await else {
         panic!("a dial is expected")
     };
-    assert_eq!(guest.refusal().await.message, "query_wait_timeout");
+    let refusal = guest.refusal().await;
+    assert_eq!(
+        (&*refusal.message, &*refusal.sqlstate),
+        ("query_wait_timeout", "57P03")
+    );
     assert_eq!(house.shared.clients.count(), 0);
     drop(slot);
 }
