@@ -6,7 +6,7 @@ use crate::time::Time;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// A pool's number in this process. Never used again for another pool.
+/// A pool's number in this process. Used again for another pool only long after the first has been removed ([`Ledger::remove_pool`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct PoolId(pub u32);
 
@@ -55,7 +55,13 @@ pub struct Ledger {
     databases: Accounts,
     users: Accounts,
     wishes: VecDeque<Wish>,
+    /// Numbers of pools that have been removed, and when.
+    removed: VecDeque<(PoolId, Time)>,
+    vacant: Vec<PoolId>,
 }
+
+/// A number is not used again before every message that names it has been read.
+const REST: Duration = Duration::from_secs(60);
 
 struct PoolAccount {
     database: usize,
@@ -69,16 +75,36 @@ struct PoolAccount {
 struct Accounts {
     numbers: HashMap<Box<str>, usize>,
     open: Vec<u32>,
+    pools: Vec<u32>,
+    vacant: Vec<usize>,
 }
 
 impl Accounts {
+    /// The number for one more pool.
     fn number(&mut self, name: &str) -> usize {
-        if let Some(&number) = self.numbers.get(name) {
-            return number;
+        let number = self.numbers.get(name).copied();
+        let number = number.unwrap_or_else(|| self.add(name));
+        self.pools[number] += 1;
+        number
+    }
+
+    fn add(&mut self, name: &str) -> usize {
+        let number = self.vacant.pop().unwrap_or_else(|| {
+            self.open.push(0);
+            self.pools.push(0);
+            self.open.len() - 1
+        });
+        self.numbers.insert(name.into(), number);
+        number
+    }
+
+    /// One pool less has it.
+    fn release(&mut self, number: usize) {
+        self.pools[number] -= 1;
+        if self.pools[number] == 0 {
+            self.numbers.retain(|_, known| *known != number);
+            self.vacant.push(number);
         }
-        self.open.push(0);
-        self.numbers.insert(name.into(), self.open.len() - 1);
-        self.open.len() - 1
     }
 
     fn open_for(&self, name: &str) -> u32 {
@@ -96,8 +122,40 @@ impl Ledger {
             limits,
             open: 0,
         };
+        if let Some(id) = self.vacant.pop() {
+            self.pools[id.0 as usize] = account;
+            return id;
+        }
         self.pools.push(account);
         PoolId((self.pools.len() - 1) as u32)
+    }
+
+    /// Forgets a pool; false if it has connections.
+    pub fn remove_pool(&mut self, pool: PoolId, now: Time) -> bool {
+        let PoolAccount {
+            open,
+            database,
+            user,
+            ..
+        } = self.pools[pool.0 as usize];
+        if open > 0 {
+            return false;
+        }
+        self.wishes.retain(|wish| wish.pool != pool);
+        self.databases.release(database);
+        self.users.release(user);
+        self.removed.push_back((pool, now));
+        true
+    }
+
+    /// Numbers of pools that were removed long ago may be used again.
+    pub fn settle(&mut self, now: Time) {
+        while let Some((pool, since)) = self.removed.front()
+            && now.since(*since) >= REST
+        {
+            self.vacant.push(*pool);
+            self.removed.pop_front();
+        }
     }
 
     /// New limits hold from now on; connections beyond them are not taken away, but not replaced either.
@@ -327,6 +385,39 @@ mod tests {
         );
         assert_eq!(ledger.grant(Time(3)), Some(wish(by_user, 0, 2)));
         assert_eq!(ledger.grant(Time(3)), None);
+    }
+
+    #[test]
+    fn a_number_is_used_again_long_after_its_pool_was_removed() {
+        let mut ledger = Ledger::default();
+        let (a, b) = (
+            ledger.add_pool("db", "a", limits(1, 0, 1, 0)),
+            ledger.add_pool("db", "b", limits(1, 0, 1, 0)),
+        );
+        assert_eq!(ledger.try_open(a), Ok(()));
+        assert!(ledger.request(wish(b, 0, 1), Time(1)).is_err());
+        assert!(!ledger.remove_pool(a, Time(1)) && ledger.remove_pool(b, Time(1)));
+        assert_eq!((ledger.wishes(), ledger.open_for_database("db")), (0, 1));
+        assert_eq!(ledger.release(a, Time(2)), None);
+        assert!(ledger.remove_pool(a, Time(2)));
+        ledger.settle(Time(59 * SECOND));
+        let c = ledger.add_pool("other", "c", limits(1, 0, 1, 0));
+        assert!(c != a && c != b);
+        ledger.settle(Time(70 * SECOND));
+        let reused = [
+            ledger.add_pool("d", "d", limits(1, 0, 1, 0)),
+            ledger.add_pool("e", "e", limits(1, 0, 1, 0)),
+        ];
+        assert!(reused.contains(&a) && reused.contains(&b));
+        assert_eq!(ledger.try_open(reused[0]), Ok(()));
+        assert_eq!(ledger.open_for_database("d"), 1);
+        assert_eq!(
+            (
+                ledger.open_for_database("e"),
+                ledger.open_for_database("db")
+            ),
+            (0, 0)
+        );
     }
 
     #[test]

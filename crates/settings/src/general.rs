@@ -205,10 +205,10 @@ general! {
         handover_after: Duration = "0.005", Reload, InEffect;
         /// How long a database that exists only through `*` is remembered without a connection, in
         /// seconds. Its statistics go with it. 0: for ever.
-        autodb_idle_timeout: Option<Duration> = "3600", Reload, NotYet;
+        autodb_idle_timeout: Option<Duration> = "3600", Reload, InEffect;
         /// How long a pool without any connection is remembered, in seconds. Its statistics go with
         /// it. 0: for ever.
-        pool_idle_timeout: Option<Duration> = "0", Reload, NotYet;
+        pool_idle_timeout: Option<Duration> = "0", Reload, InEffect;
     }
 
     "Clients" {

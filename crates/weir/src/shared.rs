@@ -16,7 +16,7 @@ use settings::{Config, Database, PoolSettings};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc};
 
 /// The one value that every thread holds.
@@ -213,7 +213,7 @@ impl Drop for Slot {
 #[derive(Default)]
 pub struct Pools {
     by_name: HashMap<(Box<str>, Box<str>), Arc<Pool>>,
-    by_id: Vec<Arc<Pool>>,
+    by_id: Vec<Option<Arc<Pool>>>,
     databases: HashMap<Box<str>, Arc<DatabaseState>>,
     user_clients: HashMap<Box<str>, Arc<ClientCounter>>,
     /// PAUSE without a database: holds for those too that come into use later.
@@ -226,11 +226,11 @@ impl Pools {
     }
 
     pub fn by_id(&self, id: PoolId) -> Option<&Arc<Pool>> {
-        self.by_id.get(id.0 as usize)
+        self.by_id.get(id.0 as usize)?.as_ref()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Pool>> {
-        self.by_id.iter()
+        self.by_id.iter().flatten()
     }
 
     pub fn databases(&self) -> impl Iterator<Item = (&str, &Arc<DatabaseState>)> {
@@ -288,6 +288,7 @@ impl Pools {
             statements_changed: AtomicU32::new(0),
             welcome: ArcSwapOption::empty(),
             last_error: ArcSwapOption::empty(),
+            unused_since: AtomicU64::new(IN_USE),
             pass_through: ArcSwapOption::empty(),
             dialled: Notify::new(),
         });
@@ -295,8 +296,29 @@ impl Pools {
             (database.name.as_str().into(), user.into()),
             Arc::clone(&pool),
         );
-        self.by_id.push(Arc::clone(&pool));
+        let number = id.0 as usize;
+        if self.by_id.len() <= number {
+            self.by_id.resize_with(number + 1, || None);
+        }
+        self.by_id[number] = Some(Arc::clone(&pool));
         pool
+    }
+
+    /// Forgets a pool that nobody else has; false if somebody does. Whoever finds it does so under the lock that the caller holds.
+    pub fn remove(&mut self, shared: &Shared, pool: Arc<Pool>, now: Time) -> bool {
+        const HERE: usize = 3; // by name, by number, and the caller
+        if Arc::strong_count(&pool) > HERE || !shared.ledger().remove_pool(pool.id, now) {
+            return false;
+        }
+        self.by_id[pool.id.0 as usize] = None;
+        self.by_name
+            .remove(&(pool.database_name.clone(), pool.user.clone()));
+        drop(Arc::try_unwrap(pool));
+        self.databases
+            .retain(|_, state| Arc::strong_count(state) > 1 || state.has_been_changed());
+        self.user_clients
+            .retain(|_, clients| Arc::strong_count(clients) > 1);
+        true
     }
 }
 
@@ -336,6 +358,8 @@ pub struct Pool {
     pub welcome: ArcSwapOption<Parameters>,
     /// Why the latest dial failed; empty again after a success.
     pub last_error: ArcSwapOption<DialError>,
+    /// Since when it has had neither a client nor a server connection, in microseconds of `Time`, or `IN_USE`.
+    unused_since: AtomicU64,
     /// SCRAM keys learnt from a client's proof, for logging in to PostgreSQL as the same user.
     pub pass_through: ArcSwapOption<auth::Secret>,
     /// Notified after every attempt to open a server connection, when `welcome` or `last_error` have been set.
@@ -352,7 +376,20 @@ pub struct Cell {
     pub oldest_waiter: AtomicU64,
 }
 
+const IN_USE: u64 = u64::MAX;
+
 impl Pool {
+    /// How long it has had neither a client nor a server connection, as far as has been looked.
+    pub fn unused_for(&self, shared: &Shared, now: Time) -> Option<Duration> {
+        if self.clients.count() > 0 || shared.ledger().open_in_pool(self.id) > 0 {
+            self.unused_since.store(IN_USE, Ordering::Relaxed);
+            return None;
+        }
+        let since = self.unused_since.load(Ordering::Relaxed).min(now.0);
+        self.unused_since.store(since, Ordering::Relaxed);
+        Some(now.since(Time(since)))
+    }
+
     pub fn is_paused(&self) -> bool {
         self.state.paused.load(Ordering::Relaxed)
     }
@@ -366,6 +403,13 @@ pub struct DatabaseState {
     pub clients: ClientCounter,
     /// Clients that have logged in since the start.
     pub logins: AtomicU64,
+}
+
+impl DatabaseState {
+    /// An operator has said something about it.
+    fn has_been_changed(&self) -> bool {
+        self.paused.load(Ordering::Relaxed) || self.disabled.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Default)]
@@ -458,6 +502,7 @@ impl Drop for ClientPermit {
         self.pool.all_clients.subtract();
         self.pool.state.clients.subtract();
         self.user.subtract();
+        self.pool.clients.subtract();
         self.shared.departures.notify_waiters();
     }
 }

@@ -147,6 +147,12 @@ impl AuthQueries {
             .for_each(|channel| channel.idle().clear());
     }
 
+    /// The pool is unused.
+    pub fn forget_pool(&self, pool: PoolId) {
+        self.answers().retain(|key, _| key.pool != pool);
+        self.channels().remove(&pool);
+    }
+
     /// Whether the users that `auth_query` knows have SCRAM verifiers, as far as has been seen.
     pub fn tends_to_scram(&self) -> bool {
         self.scram.load(Ordering::Relaxed)

@@ -39,6 +39,11 @@ impl Credentials {
             .map(|derived| derived.keys.clone())
     }
 
+    pub fn forget(&self, pool: PoolId) {
+        let mut known = self.derived.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(&pool);
+    }
+
     pub fn remember(&self, pool: PoolId, password: Password, keys: DerivedKeys) {
         let mut known = self.derived.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(pool, Derived { password, keys });

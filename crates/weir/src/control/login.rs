@@ -26,6 +26,7 @@ use crate::shared::{
 use greeting::Greetings;
 use line::Line;
 use pooling::cancel::ClientPid;
+use pooling::ledger::PoolId;
 use pooling::{CancelSecret, Parameters, Time};
 use refusal::{Failure, Refusal};
 use settings::{Config, Database, General, is_console};
@@ -131,6 +132,12 @@ impl Reception {
     /// Answers of `auth_query` are asked for anew; for RELOAD.
     pub fn forget_lookups(&self) {
         self.lookups.forget_all();
+    }
+
+    /// The pool is unused.
+    pub fn forget_pool(&self, pool: PoolId) {
+        self.lookups.forget_pool(pool);
+        self.greetings.forget(pool);
     }
 }
 

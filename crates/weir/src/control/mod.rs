@@ -14,6 +14,7 @@ pub mod login;
 pub mod maintenance;
 mod notify;
 mod reload;
+mod retirement;
 mod signals;
 mod snapshot;
 mod stats;
@@ -138,11 +139,14 @@ pub async fn run(control: Arc<Control>, listeners: Listeners, inboxes: Inboxes) 
     tokio::spawn(signals.obey(Arc::clone(&control)));
     tokio::spawn(stats::keep(Arc::clone(&control)));
     maintenance::spawn(Arc::clone(&control.shared));
+    let mut looks = tokio::time::interval(retirement::PERIOD);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     notify::send("READY=1");
     while control.phase() != Phase::Ended {
         tokio::select! {
             Some(message) = workers.recv() => obey(&control, &dialler, message),
             Some(client) = console_clients.recv() => drop(tokio::spawn(console::serve(Arc::clone(&control), client))),
+            _ = looks.tick() => retirement::retire_pools(&control, &dialler),
             _ = phases.changed() => {
                 // Over the Unix socket the console can still be reached while clients are waited for.
                 control.reception.refuse_clients();

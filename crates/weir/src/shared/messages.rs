@@ -105,6 +105,8 @@ pub enum ToWorker {
     },
     /// The pool's settings, gate or generation changed (reload, PAUSE, RESUME, RECONNECT, DISABLE): look at it again.
     PoolChanged(PoolId),
+    /// The pool is unused: drop the worker's part of it, if that is so here.
+    Forget(PoolId),
     /// Settings that the worker itself uses changed.
     ConfigChanged,
     /// KILL: close all clients and server connections of these pools at once.

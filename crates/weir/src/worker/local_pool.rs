@@ -101,6 +101,15 @@ impl LocalPool {
             .next()
     }
 
+    /// No client is here, and nothing has been asked for.
+    pub fn is_unused(&self) -> bool {
+        self.clients == 0
+            && self.waiting.is_empty()
+            && self.idle.is_empty()
+            && self.coming == 0
+            && self.wish == Wished::No
+    }
+
     pub fn forget_waiter(&mut self, client: usize) {
         self.waiting.retain(|waiter| waiter.client != client);
     }

@@ -45,6 +45,7 @@ impl Worker {
             }
             ToWorker::CancelDone { server, delivery } => self.cancel_done(server, delivery),
             ToWorker::PoolChanged(pool) => self.pool_changed(pool),
+            ToWorker::Forget(pool) => self.forget_pool(pool),
             ToWorker::ConfigChanged => self.limits = Limits::of(&self.shared.config.load()),
             ToWorker::Kill(pools) => pools.iter().for_each(|pool| self.kill(*pool)),
             ToWorker::KillClient { id, answer } => {
@@ -278,6 +279,17 @@ impl Worker {
             self.free(server);
         }
         self.ask_for_server(id);
+    }
+
+    fn forget_pool(&mut self, id: PoolId) {
+        let has_servers = self
+            .servers
+            .iter()
+            .any(|(_, server)| server.pool_id() == id);
+        let unused = self.pool(id).is_some_and(|pool| pool.is_unused());
+        if unused && !has_servers {
+            self.pools[id.0 as usize] = None;
+        }
     }
 
     fn kill(&mut self, id: PoolId) {

@@ -1,6 +1,9 @@
 //! Limits on connections and on time: never exceeded, and whoever meets one is told what it is.
 
 use crate::stage::{Party, Stage, USER, backend, error, value};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +15,7 @@ use wire::write;
 scenarios! { reactors:
     pool_size_is_exact, the_reserve_opens_late, min_pool_size_is_kept, a_databases_limit_is_shared_by_users, a_users_limit_is_shared_by_databases,
     clients_beyond_a_limit_are_refused, waiting_ends_with_query_wait_timeout, waiting_clients_are_notified, time_limits_keep_the_server_connection,
-    idle_clients_are_told_to_go,
+    idle_clients_are_told_to_go, without_file_descriptors_the_others_are_served,
 }
 scenarios! { oracle: pool_size_is_exact, min_pool_size_is_kept, a_databases_limit_is_shared_by_users }
 
@@ -268,4 +271,39 @@ fn idle_clients_are_told_to_go(party: Party) {
     idle.expect("E(57P05)");
     idle.expect_closed();
     assert_eq!(busy.query("COMMIT"), "C(COMMIT) Z(I)");
+}
+
+/// No file descriptor is left: who is in is served, who comes waits until there is one.
+fn without_file_descriptors_the_others_are_served(party: Party) {
+    let stage = party.start();
+    let mut client = stage.client();
+    assert_eq!(client.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
+    let open = std::fs::read_dir(format!("/proc/{}/fd", stage.pid()));
+    limit_descriptors(&stage, open.expect("it runs").count() as u64);
+    let mut late = Client::connect(stage.port());
+    late.send(|out| {
+        let parameters = [("user", USER), ("database", Postgres::DATABASE)]
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        write::startup(out, PROTOCOL_3_0, parameters);
+    });
+    wait::until("it is said", || {
+        stage.log().contains("cannot accept connections")
+    });
+    assert_eq!(client.query("SELECT 2"), "T D(2) C(SELECT 1) Z(I)");
+    limit_descriptors(&stage, 1000);
+    late.receive_until("Z(I)");
+    assert_eq!(late.query("SELECT 3"), "T D(3) C(SELECT 1) Z(I)");
+}
+
+/// Sets the soft limit of the pooler's open files, as the user that it runs as may.
+fn limit_descriptors(stage: &Stage, most: u64) {
+    let owner = std::fs::metadata(stage.folder()).expect("its folder");
+    let told = Command::new("prlimit")
+        .arg(format!("--pid={}", stage.pid()))
+        .arg(format!("--nofile={most}:"))
+        .uid(owner.uid())
+        .gid(owner.gid())
+        .output()
+        .expect("prlimit(1) runs");
+    assert!(told.status.success(), "{told:?}");
 }

@@ -17,3 +17,4 @@ mod parameters;
 mod prepared;
 mod program;
 mod protocol;
+mod retirement;

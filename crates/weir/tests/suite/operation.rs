@@ -10,7 +10,7 @@ use wire::write;
 scenarios! { reactors:
     session_mode_keeps_the_session, session_mode_has_raw_statements, statement_mode_refuses_transactions, pause_and_resume, reconnect_and_wait_close,
     kill_a_database, kill_a_client, disable_and_enable, reload, console_privileges, shutdown_waits_for_servers, shutdown_waits_for_clients, shutdown_at_once,
-    signals,
+    signals, a_second_signal_ends_at_once, clients_of_a_forced_user_have_their_own_name,
 }
 scenarios! { oracle: session_mode_keeps_the_session, statement_mode_refuses_transactions, pause_and_resume, disable_and_enable }
 mod majors {
@@ -328,4 +328,36 @@ fn signals(party: Party) {
     client.expect_silence(Duration::from_millis(50));
     stage.signal(Signal::SIGUSR2);
     client.expect("T D(1) C Z(I)");
+}
+
+/// The first SIGTERM waits for the clients, the second does not.
+fn a_second_signal_ends_at_once(party: Party) {
+    let mut stage = party.start();
+    let mut client = stage.client();
+    client.query("BEGIN");
+    stage.signal(Signal::SIGTERM);
+    wait::until("the first is heard", || stage.log().contains("SIGTERM"));
+    assert_eq!(client.query("SELECT 1"), "T D(1) C(SELECT 1) Z(T)");
+    stage.signal(Signal::SIGTERM);
+    client.expect("E(57P01)");
+    client.expect_closed();
+    assert!(stage.wait().success());
+}
+
+fn clients_of_a_forced_user_have_their_own_name(party: Party) {
+    let postgres = party.postgres();
+    let keys = format!(
+        "host=127.0.0.1 port={} dbname={} user=postgres",
+        postgres.port(),
+        Postgres::DATABASE
+    );
+    let stage = party.start_with(|ini| ini.database("forced", &keys));
+    let mut client = stage.client_of("forced");
+    assert_eq!(value(&mut client, "SELECT current_user"), "postgres");
+    let shown = |what: &str| {
+        let table = stage.show(what).having("database", "forced");
+        table.only("user").to_owned()
+    };
+    assert_eq!(shown("CLIENTS"), USER);
+    assert_eq!(shown("SERVERS"), "postgres");
 }

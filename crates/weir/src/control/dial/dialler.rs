@@ -52,6 +52,12 @@ impl Dialler {
         let _ = line.send(request);
     }
 
+    /// The pool is unused: its line ends, and what it knows of the server's health is gone.
+    pub fn forget(&self, pool: PoolId) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.remove(&pool);
+    }
+
     fn open_line(&self, pool: &Arc<Pool>) -> mpsc::UnboundedSender<Request> {
         let (sender, requests) = mpsc::unbounded_channel();
         let line = Line {

@@ -69,6 +69,12 @@ impl Greetings {
         greeting
     }
 
+    /// The pool is unused.
+    pub fn forget(&self, pool: PoolId) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(&pool);
+    }
+
     /// Claims the right to ask for the pool's first server connection, if nobody has it.
     fn claim(&self, pool: PoolId) -> Option<Dialling<'_>> {
         let mut dialling = self.dialling.lock().unwrap_or_else(PoisonError::into_inner);
