@@ -13,6 +13,7 @@ pub struct LearntNames {
     pub on_definition: Suspicion,
     /// Custom parameters that the learnt functions mention.
     pub settings: BTreeSet<String>,
+    more_settings: bool,
 }
 
 impl LearntNames {
@@ -35,6 +36,15 @@ impl LearntNames {
 
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Are these all? Not if there are more than a database should have, or a body hides some.
+    pub fn settings_are_complete(&self) -> bool {
+        !self.more_settings
+    }
+
+    pub(crate) fn note_settings(&mut self, complete: bool) {
+        self.more_settings |= !complete;
     }
 
     /// Are there names that a client with another encoding than the learner's spells in other bytes?

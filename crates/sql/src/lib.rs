@@ -5,7 +5,7 @@
 //! [`Scanner::effect`] is asked only of suspicious statements, and answers only where the text says it plainly. What is
 //! suspicious and not understood is for the server to tell.
 //!
-//! What no text tells (which functions, triggers and casts touch session state) is learnt from the catalogue: [`LearntNames`].
+//! What no text tells (which functions, triggers and casts touch session state) is learnt from the catalogue: [`learn`].
 //! [`setting_names`] tells which custom parameters to ask the server for.
 //!
 //! Not here: whether a statement succeeded, and what follows from it; that is for whoever sees the server's replies.
@@ -22,6 +22,7 @@ mod scanner;
 mod effect;
 mod understand;
 
+pub mod learn;
 mod setting_names;
 
 pub mod fuzz;

@@ -14,7 +14,7 @@ use crate::{Effect, LearntNames, Strings, Suspicion, understand};
 use aho_corasick::BuildError;
 use memchr::{memchr, memchr_iter};
 use opening::Opening;
-use words::{Words, has_word};
+use words::Words;
 
 /// The built-in words and those of one database.
 #[derive(Debug, Clone)]
@@ -55,9 +55,16 @@ impl Scanner {
     pub fn body(&self, body: &[u8], language: &str) -> Suspicion {
         let statements = match language {
             "sql" | "plpgsql" => code::suspicion(body),
+            // The body is a symbol's name.
+            "c" | "internal" => Suspicion::empty(),
             _ => code::foreign_suspicion(body),
         };
-        statements | self.words.suspicion(body)
+        statements | self.names(body)
+    }
+
+    /// What the words and names in a text say, wherever they stand.
+    pub fn names(&self, text: &[u8]) -> Suspicion {
+        self.words.suspicion(text)
     }
 
     /// The statements behind the first.
@@ -109,7 +116,7 @@ impl Scanner {
     fn event_triggers(&self, opening: Opening, statement: &[u8]) -> Suspicion {
         let fires = match opening {
             _ if self.on_definition.is_empty() => false,
-            Opening::Query => has_word(statement, "into"),
+            Opening::Query => opening::selects_into(statement),
             Opening::Plain(suspicion) => suspicion == Suspicion::PREPARED,
             Opening::Set | Opening::Reset => false,
             _ => true,

@@ -2,7 +2,7 @@
 
 use super::words::has_word;
 use crate::Suspicion;
-use crate::lexer::{Backslashes, Kind, Lexer, Token};
+use crate::lexer::{Backslashes, Kind, Lexer, Token, is_word_byte};
 
 /// What the first word of a statement says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +128,21 @@ pub(super) fn prepare(statement: &[u8]) -> Suspicion {
     } else {
         Suspicion::PREPARED
     }
+}
+
+/// SELECT INTO makes a table; INSERT INTO and MERGE INTO do not. Only asked where event triggers matter.
+pub(super) fn selects_into(statement: &[u8]) -> bool {
+    let is = |word: &[u8], it: &str| word.eq_ignore_ascii_case(it.as_bytes());
+    let mut previous: &[u8] = b"";
+    for word in statement.split(|&byte| !is_word_byte(byte)) {
+        if is(word, "into") && !is(previous, "insert") && !is(previous, "merge") {
+            return true;
+        }
+        if !word.is_empty() {
+            previous = word;
+        }
+    }
+    false
 }
 
 /// EXPLAIN EXECUTE, and EXPLAIN of a statement that makes a table.

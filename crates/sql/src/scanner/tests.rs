@@ -205,6 +205,7 @@ fn casts_and_event_triggers_need_no_name() {
     learnt.on_definition = S::LISTEN;
     assert_eq!(scan_with(&learnt, "select 1"), S::SEED);
     assert_eq!(scan_with(&learnt, "set a = 1"), S::SEED | S::SETTINGS);
+    assert_eq!(scan_with(&learnt, "insert into t values (1)"), S::SEED);
     assert_eq!(scan_with(&learnt, "grant a to b"), S::SEED | S::LISTEN);
     assert_eq!(scan_with(&learnt, "select 1 into t"), S::SEED | S::LISTEN);
     assert_eq!(
