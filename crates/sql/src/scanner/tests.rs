@@ -230,3 +230,23 @@ fn effects_of_statements_that_do_more_are_not_understood() {
         None
     );
 }
+
+#[test]
+fn very_many_names_are_found_as_well() {
+    let mut learnt = LearntNames::default();
+    for number in 0..4000 {
+        learnt.insert(
+            format!("a_name_of_thirty_bytes_{number}").as_bytes(),
+            S::SEED,
+        );
+    }
+    assert_eq!(
+        scan_with(&learnt, "select A_Name_of_thirty_bytes_3999()"),
+        S::SEED
+    );
+    assert_eq!(
+        scan_with(&learnt, "select a_name_of_thirty_bytes_4000()"),
+        S::empty()
+    );
+    assert_eq!(scan_with(&learnt, "select lastval()"), S::SEQUENCE_READ);
+}
