@@ -255,6 +255,15 @@ impl Ledger {
         self.wishes.len()
     }
 
+    /// Wishes of pools that share a limit with others: only these can be met by another pool.
+    pub fn shared_wishes(&self) -> u32 {
+        let shares = |wish: &&Wish| {
+            let limits = &self.pools[wish.pool.0 as usize].limits;
+            limits.database != 0 || limits.user != 0
+        };
+        self.wishes.iter().filter(shares).count() as u32
+    }
+
     pub fn open_in_pool(&self, pool: PoolId) -> u32 {
         self.pools[pool.0 as usize].open
     }
@@ -356,6 +365,7 @@ mod tests {
         assert_eq!(ledger.request(wish(a, 1, 3), Time(3)), Err(Limit::Pool));
         assert_eq!(ledger.request(wish(b, 0, 2), Time(3)), Err(Limit::Database));
         assert!(ledger.owed_elsewhere(a, Time(3)) && !ledger.owed_elsewhere(elsewhere, Time(3)));
+        assert_eq!((ledger.wishes(), ledger.shared_wishes()), (3, 2));
         assert_eq!(ledger.rivals(b, Limit::Database).collect::<Vec<_>>(), [a]);
         assert_eq!(ledger.release(a, Time(4)), Some(wish(b, 0, 2)));
         assert_eq!(ledger.open_for_database("db"), 2);

@@ -200,8 +200,9 @@ general! {
         /// after the other, which makes a cold start slow. Not in PgBouncer.
         server_connect_concurrency: u32 = "4", Reload, InEffect, |n| (1..=1000).contains(n), "a whole number from 1 to 1000";
         /// How much longer a client of another worker must have waited to be served before the
-        /// worker's own clients, in seconds. Small values are fairer, larger ones save wake-ups; 0
-        /// is strictly first come, first served. Not in PgBouncer.
+        /// worker's own clients, in seconds. So long an idle server connection is left to them, too,
+        /// unless the other worker has none in use. Small values are fairer, larger ones save
+        /// wake-ups; 0 is strictly first come, first served. Not in PgBouncer.
         handover_after: Duration = "0.005", Reload, InEffect;
         /// How long a database that exists only through `*` is remembered without a connection, in
         /// seconds. Its statistics go with it. 0: for ever.

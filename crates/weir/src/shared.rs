@@ -37,7 +37,7 @@ pub struct Shared {
     pub workers: OnceLock<Vec<Mailbox>>,
     /// Woken whenever a server connection or a client is gone: PAUSE, WAIT_CLOSE and SHUTDOWN wait for it.
     pub departures: Notify,
-    /// Wishes noted in the ledger right now: lets a worker see without a lock that somebody elsewhere is short.
+    /// Wishes noted in the ledger right now that another pool could meet: lets a worker see without a lock that somebody elsewhere is short.
     pub wishes: AtomicU32,
 }
 
@@ -95,6 +95,17 @@ impl Shared {
         }
     }
 
+    /// Gives a client to its worker.
+    ///
+    /// # Errors
+    /// Its socket cannot be watched; the client is dropped.
+    pub fn hand_over(&self, worker: usize, client: NewClient) -> std::io::Result<()> {
+        match self.workers().get(worker) {
+            Some(mailbox) => mailbox.send_client(Box::new(client)),
+            None => Ok(()),
+        }
+    }
+
     pub fn tell_all(&self, mut message: impl FnMut() -> ToWorker) {
         for mailbox in self.workers() {
             mailbox.send(message());
@@ -116,7 +127,7 @@ impl Shared {
     pub fn request_slot(self: &Arc<Self>, wish: Wish) -> Result<Slot, Limit> {
         let mut ledger = self.ledger();
         let answer = ledger.request(wish, self.clock.now());
-        self.wishes.store(ledger.wishes() as u32, Ordering::Relaxed);
+        self.tell_wishes(&ledger);
         answer.map(|()| Slot {
             shared: Arc::clone(self),
             pool: wish.pool,
@@ -134,14 +145,21 @@ impl Shared {
     pub fn withdraw_wish(&self, pool: PoolId, worker: usize) {
         let mut ledger = self.ledger();
         ledger.withdraw(pool, worker);
-        self.wishes.store(ledger.wishes() as u32, Ordering::Relaxed);
+        self.tell_wishes(&ledger);
+    }
+
+    fn tell_wishes(&self, ledger: &Ledger) {
+        self.wishes.store(ledger.shared_wishes(), Ordering::Relaxed);
     }
 
     /// Meets wishes that new limits have made possible.
     pub fn grant_wishes(self: &Arc<Self>) {
         while let Some(wish) = {
             let now = self.clock.now();
-            self.ledger().grant(now)
+            let mut ledger = self.ledger();
+            let granted = ledger.grant(now);
+            self.tell_wishes(&ledger);
+            granted
         } {
             self.hand_out(wish);
         }
@@ -195,9 +213,7 @@ impl Drop for Slot {
         let granted = {
             let mut ledger = self.shared.ledger();
             let granted = ledger.release(self.pool, self.shared.clock.now());
-            self.shared
-                .wishes
-                .store(ledger.wishes() as u32, Ordering::Relaxed);
+            self.shared.tell_wishes(&ledger);
             granted
         };
         if let Some(wish) = granted {
@@ -212,7 +228,8 @@ impl Drop for Slot {
 /// All pools of the process, by database and user as the client named them.
 #[derive(Default)]
 pub struct Pools {
-    by_name: HashMap<(Box<str>, Box<str>), Arc<Pool>>,
+    /// By database, then user.
+    by_name: HashMap<Box<str>, HashMap<Box<str>, Arc<Pool>>>,
     by_id: Vec<Option<Arc<Pool>>>,
     databases: HashMap<Box<str>, Arc<DatabaseState>>,
     user_clients: HashMap<Box<str>, Arc<ClientCounter>>,
@@ -222,7 +239,7 @@ pub struct Pools {
 
 impl Pools {
     pub fn get(&self, database: &str, user: &str) -> Option<&Arc<Pool>> {
-        self.by_name.get(&(Box::from(database), Box::from(user)))
+        self.by_name.get(database)?.get(user)
     }
 
     pub fn by_id(&self, id: PoolId) -> Option<&Arc<Pool>> {
@@ -292,10 +309,11 @@ impl Pools {
             pass_through: ArcSwapOption::empty(),
             dialled: Notify::new(),
         });
-        self.by_name.insert(
-            (database.name.as_str().into(), user.into()),
-            Arc::clone(&pool),
-        );
+        let of_database = self
+            .by_name
+            .entry(database.name.as_str().into())
+            .or_default();
+        of_database.insert(user.into(), Arc::clone(&pool));
         let number = id.0 as usize;
         if self.by_id.len() <= number {
             self.by_id.resize_with(number + 1, || None);
@@ -311,8 +329,10 @@ impl Pools {
             return false;
         }
         self.by_id[pool.id.0 as usize] = None;
-        self.by_name
-            .remove(&(pool.database_name.clone(), pool.user.clone()));
+        if let Some(of_database) = self.by_name.get_mut(&pool.database_name) {
+            of_database.remove(&pool.user);
+        }
+        self.by_name.retain(|_, pools| !pools.is_empty());
         drop(Arc::try_unwrap(pool));
         self.databases
             .retain(|_, state| Arc::strong_count(state) > 1 || state.has_been_changed());
@@ -374,6 +394,8 @@ pub struct Cell {
     pub idle: AtomicU32,
     /// Since when the worker's oldest client waits, in microseconds of `Time`, plus one; 0 when nobody waits.
     pub oldest_waiter: AtomicU64,
+    /// That client's worker held no connection of the pool when it began to wait: none will become free there.
+    pub stranded: AtomicBool,
 }
 
 const IN_USE: u64 = u64::MAX;

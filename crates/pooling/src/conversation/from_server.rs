@@ -451,6 +451,7 @@ impl Conversation {
         Ok(Reply::PASS)
     }
 
+    #[inline]
     fn drop_copy_ends(&mut self) {
         while let Some(Expected::CopyEnd) = self.expected.front() {
             self.expected.pop_front();

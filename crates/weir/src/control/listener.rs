@@ -306,7 +306,7 @@ fn local_address(socket: &Socket, listening: SocketAddr) -> SocketAddr {
 async fn accept(door: AsyncFd<Door>, reception: Arc<Reception>) {
     let mut pause = Pause::default();
     let mut applied = Arc::clone(&reception.shared().config.load().general);
-    loop {
+    'idle: loop {
         let mut ready = match door.readable().await {
             Ok(ready) => ready,
             Err(error) => return tracing::error!(%error, "nothing more can be accepted"),
@@ -314,7 +314,7 @@ async fn accept(door: AsyncFd<Door>, reception: Arc<Reception>) {
         renew_options(door.get_ref(), &mut applied, &reception);
         for _ in 0..BATCH {
             match ready.try_io(|door| door.get_ref().accept()) {
-                Err(_would_block) => break,
+                Err(_would_block) => continue 'idle,
                 Ok(Ok((socket, peer, local))) => admit(&reception, socket, peer, local),
                 Ok(Err(error)) if is_exhausted(&error) => {
                     pause.complain(&error);

@@ -21,7 +21,6 @@ use crate::control::console_client::{ConsoleClient, ConsoleSocket, Privilege};
 use crate::control::credentials::Credentials;
 use crate::shared::{
     Address, ClientCounter, ClientLimit, ClientLimits, ClientPermit, NewClient, Pool, Shared,
-    ToWorker,
 };
 use greeting::Greetings;
 use line::Line;
@@ -36,7 +35,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use strangers::Strangers;
 use verifiers::Verifiers;
@@ -56,8 +55,6 @@ pub struct Reception {
     cancels: CancelRequests,
     /// Connections that are not clients yet.
     arrivals: Arc<ClientCounter>,
-    /// Clients on their way to their workers.
-    leaving: Mutex<Vec<(usize, ToWorker)>>,
     ids: AtomicU64,
     /// The process is ending: only the console is open.
     closing: AtomicBool,
@@ -97,7 +94,6 @@ impl Reception {
             greetings: Greetings::default(),
             cancels: CancelRequests::default(),
             arrivals: Arc::default(),
-            leaving: Mutex::default(),
             ids: AtomicU64::new(1),
             closing: AtomicBool::new(false),
         })
@@ -417,7 +413,9 @@ impl Login {
             local,
             connected_at,
         };
-        reception.leave(pid.worker(), ToWorker::Client(Box::new(client)));
+        if let Err(error) = reception.shared.hand_over(pid.worker(), client) {
+            tracing::warn!(client = id, %error, "a client was lost at its hand-over");
+        }
     }
 
     fn open_console(self, privilege: Privilege) {
@@ -484,27 +482,6 @@ impl Login {
 }
 
 impl Reception {
-    /// Gives a client to its worker, together with those whose log-in ends in the same turn of the event loop: a worker that is woken
-    /// for each of them spends more on waking than on the client.
-    fn leave(self: Arc<Self>, worker: usize, client: ToWorker) {
-        let alone = {
-            let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
-            leaving.push((worker, client));
-            leaving.len() == 1
-        };
-        if alone {
-            tokio::spawn(async move { self.send_off() });
-        }
-    }
-
-    fn send_off(&self) {
-        let leaving =
-            std::mem::take(&mut *self.leaving.lock().unwrap_or_else(PoisonError::into_inner));
-        for (worker, client) in leaving {
-            self.shared.tell(worker, client);
-        }
-    }
-
     /// Spares the work of authentication where the answer is known.
     fn check_open(&self, general: &General) -> Result<(), Refusal> {
         if self.closing.load(Ordering::Relaxed) {

@@ -21,7 +21,7 @@ impl Worker {
         let mut batch = Vec::with_capacity(BATCH);
         while self.running != Running::Stopped {
             let timeout = if self.again.is_empty() {
-                self.until_sweep()
+                self.until_due()
             } else {
                 Duration::ZERO
             };
@@ -33,25 +33,33 @@ impl Worker {
             let has_mail = self.note_readiness(&mut ready);
             self.serve(&mut batch);
             self.finish_batch(); // what came up while readiness was noted
-            if has_mail {
+            let sweep_is_due = self.now.since(self.swept_at) >= SWEEP_EVERY;
+            if has_mail || sweep_is_due {
                 self.read_mail();
             }
-            if self.now.since(self.swept_at) >= SWEEP_EVERY {
+            if sweep_is_due {
                 self.swept_at = self.now;
                 self.sweep();
+                self.finish_batch();
+            } else if self.looks_again_at.is_some_and(|at| self.now >= at) {
+                self.look_again();
                 self.finish_batch();
             }
         }
         self.part_with_everybody();
     }
 
-    fn until_sweep(&self) -> Duration {
+    fn until_due(&self) -> Duration {
         let every = if self.is_quiet() {
             SWEEP_IDLE
         } else {
             SWEEP_EVERY
         };
-        every.saturating_sub(self.now.since(self.swept_at))
+        let sweep = every.saturating_sub(self.now.since(self.swept_at));
+        match self.looks_again_at {
+            Some(at) => sweep.min(at.since(self.now)),
+            None => sweep,
+        }
     }
 
     /// Nobody waits and no server connection is at work.
@@ -176,7 +184,12 @@ impl Worker {
                 if !more {
                     connection.readable = Readable::No;
                 }
-                self.input(owner, Source::Slot { slot, offset: 0 }, len, slots);
+                let source = Source::Slot { slot, offset: 0 };
+                if connection.has_inbox() {
+                    self.input(owner, source, len, slots);
+                } else {
+                    self.relay(owner, slots.part(slot, 0, len), source, slots);
+                }
                 if more {
                     self.receive_if_allowed(owner);
                 }
@@ -194,7 +207,7 @@ impl Worker {
     /// Hands received bytes to the relay, behind those that were kept.
     pub(super) fn input(&mut self, owner: Owner, source: Source<'_>, len: usize, slots: &Slots) {
         let bytes = match source {
-            Source::Slot { slot, offset } => &slots.filled(slot)[offset..offset + len],
+            Source::Slot { slot, offset } => slots.part(slot, offset, len),
             Source::Copy(bytes) => bytes,
         };
         let Some(connection) = self.connection(owner) else {
@@ -212,6 +225,7 @@ impl Worker {
         let kept = self.connection(owner).map(Connection::take_inbox);
         if let Some(kept) = kept.filter(|kept| !kept.is_empty()) {
             self.relay(owner, &kept, Source::Copy(&kept), slots);
+            self.spare_inboxes.put(kept);
         }
     }
 
@@ -307,6 +321,8 @@ impl Worker {
             self.outbox.unsent(number, sent, &self.slots, &mut backlog);
             if let Some(connection) = self.connection(owner) {
                 connection.set_backlog(backlog);
+                let fd = connection.fd.as_raw_fd();
+                self.reactor.watch_writable(fd, owner.token())?;
             }
         }
         Ok(())

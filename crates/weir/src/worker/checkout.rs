@@ -12,9 +12,12 @@ use pooling::ledger::{PoolId, Wish};
 use settings::CheckQuery;
 use slab::Slab;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Idle server connections that are looked at for one with the client's own settings.
 const LOOK_AT: usize = 8;
+/// The least time after which a worker looks again at what others have idle.
+const LOOK_AGAIN_MIN: Duration = Duration::from_millis(1);
 
 impl Worker {
     /// Gives the client a server connection, or lets it wait for one.
@@ -39,9 +42,7 @@ impl Worker {
         let Some(server) = taken else {
             return self.wait(client);
         };
-        if pool.shared.cells.len() > 1 {
-            pool.publish_idle(self.index);
-        }
+        pool.publish_idle(self.index);
         if self.needs_check(server) {
             self.check(server);
             self.wait(client);
@@ -145,9 +146,11 @@ impl Worker {
         self.ask_for_server(id);
     }
 
-    /// As many server connections as there are clients waiting are asked for: from other workers, else new ones.
+    /// As many server connections as there are clients waiting are asked for: from other workers, else new ones. An idle one of another
+    /// worker is left to its clients for `handover_after` as long as one may become free here.
     pub(super) fn ask_for_server(&mut self, id: PoolId) {
-        let worker = self.index;
+        let (worker, now) = (self.index, self.now);
+        let handover_after = self.limits.handover_after;
         let shared = Arc::clone(&self.shared);
         while let Some(pool) = self.pool(id) {
             let Some(oldest) = pool.waiting.front() else {
@@ -157,6 +160,9 @@ impl Worker {
                 return;
             }
             if let Some(other) = pool.idle_elsewhere(worker) {
+                if pool.expects_one_back() && now.since(oldest.since) < handover_after {
+                    return self.look_again_soon();
+                }
                 pool.coming += 1;
                 shared.tell(
                     other,
@@ -168,7 +174,7 @@ impl Worker {
                 continue;
             }
             if pool.wish == Wished::Noted {
-                return;
+                return self.look_again_soon();
             }
             match shared.request_slot(Wish {
                 pool: id,
@@ -178,10 +184,29 @@ impl Worker {
                 Ok(slot) => self.dial(slot),
                 Err(limit) => {
                     pool.wish = Wished::Noted;
+                    self.look_again_soon();
                     return shared.ask_rivals(id, limit);
                 }
             }
         }
+    }
+
+    fn look_again_soon(&mut self) {
+        if self.shared.workers().len() > 1 {
+            let pause = self.limits.handover_after.max(LOOK_AGAIN_MIN);
+            self.looks_again_at.get_or_insert(self.now.after(pause));
+        }
+    }
+
+    /// What was left to other workers' clients may still be idle there, and what they had in use may have become idle.
+    pub(super) fn look_again(&mut self) {
+        self.looks_again_at = None;
+        let pools = self.pools.iter().flatten();
+        let short: Vec<PoolId> = pools
+            .filter(|pool| !pool.waiting.is_empty())
+            .map(|pool| pool.shared.id)
+            .collect();
+        short.into_iter().for_each(|pool| self.ask_for_server(pool));
     }
 
     pub(super) fn dial(&mut self, slot: Slot) {

@@ -26,6 +26,27 @@ pub struct Connection {
     pub transit: Transit,
 }
 
+/// Small inboxes that are empty again: where clients wait, each would otherwise be allocated for one message.
+#[derive(Default)]
+pub struct SpareInboxes(Vec<Vec<u8>>);
+
+impl SpareInboxes {
+    const MOST: usize = 64;
+    /// Bytes.
+    const SIZE_MAX: usize = 1024;
+
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    pub fn put(&mut self, mut inbox: Vec<u8>) {
+        if self.0.len() < Self::MOST && inbox.capacity() <= Self::SIZE_MAX {
+            inbox.clear();
+            self.0.push(inbox);
+        }
+    }
+}
+
 /// A message that is passed on, or left out, as its bytes arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transit {
@@ -55,7 +76,10 @@ impl Connection {
     }
 
     /// Keeps bytes until there are at least `wants` of them.
-    pub fn keep(&mut self, bytes: &[u8], wants: usize) {
+    pub fn keep(&mut self, bytes: &[u8], wants: usize, spares: &mut SpareInboxes) {
+        if self.inbox.capacity() == 0 && !bytes.is_empty() {
+            self.inbox = spares.take();
+        }
         self.inbox.extend_from_slice(bytes);
         self.inbox_wants = wants;
     }

@@ -4,9 +4,10 @@ use super::connection::Transit;
 use super::outbox::Source;
 use super::reactor::Slots;
 use super::relay::Stop;
-use super::server::Duty;
+use super::server::{Duty, Server};
 use super::{Owner, Worker};
-use pooling::conversation::{Aside, ClientSide, Event, Passage};
+use pooling::conversation::{Aside, ClientSide, Event, Passage, Reply};
+use pooling::statements::ClientStatements;
 use settings::PoolMode;
 use std::sync::atomic::Ordering;
 use wire::backend::TransactionStatus;
@@ -22,7 +23,8 @@ impl Worker {
     ) {
         match self.server_messages(index, bytes, source, slots) {
             Stop::Incomplete { from, wants } => {
-                self.servers[index].connection.keep(&bytes[from..], wants);
+                let connection = &mut self.servers[index].connection;
+                connection.keep(&bytes[from..], wants, &mut self.spare_inboxes);
             }
             Stop::Broken(violation) => {
                 tracing::error!(server = self.servers[index].id, %violation, "server broke the protocol");
@@ -48,65 +50,39 @@ impl Worker {
         source: Source<'_>,
         slots: &Slots,
     ) -> Stop {
-        let mut from = 0;
-        let mut at = 0;
+        let (mut from, mut at) = (0, 0);
         let mut aside = std::mem::take(&mut self.aside);
         let stop = loop {
             let server = &mut self.servers[index];
-            at += in_transit(&mut server.connection.transit, &mut from, at, bytes.len());
-            if !server.connection.transit.is_over() {
-                break Stop::Done;
+            let downstream = Downstream {
+                bytes,
+                at: &mut at,
+                from: &mut from,
+                client: server
+                    .client()
+                    .map(|client| &mut self.clients[client].statements),
+                server,
+                aside: &mut aside,
+            };
+            let Remarkable {
+                header,
+                event,
+                skip,
+            } = match downstream.next_remarkable() {
+                Ok(message) => message,
+                Err(stop) => break stop,
+            };
+            self.pass_to_client(index, source, from..at, slots);
+            from = at;
+            if event != Event::Nothing {
+                let body = &bytes[at + Header::SIZE..];
+                let body = body.get(..header.body()).unwrap_or(body);
+                self.on_event(index, event, body, &mut aside);
             }
-            let header = match Header::peek(&bytes[at..]) {
-                Ok(Some(header)) => header,
-                Ok(None) if at == bytes.len() => break Stop::Done,
-                Ok(None) => {
-                    break Stop::Incomplete {
-                        from: at,
-                        wants: Header::SIZE,
-                    };
-                }
-                Err(error) => break Stop::Broken(error.into()),
-            };
-            let body = &bytes[at + Header::SIZE..];
-            let client = server
-                .client()
-                .map(|client| &mut self.clients[client].statements);
-            let reply = match server
-                .conversation
-                .server_message(client, header, body, &mut aside)
-            {
-                Ok(reply) => reply,
-                Err(violation) => break Stop::Broken(violation),
-            };
-            let Passage::Pass { skip } = reply.passage else {
-                break Stop::Incomplete {
-                    from: at,
-                    wants: header.total(),
-                };
-            };
-            if reply.event != Event::Nothing {
-                self.pass_to_client(index, source, from..at, slots);
-                from = at;
-                self.on_event(
-                    index,
-                    reply.event,
-                    body.get(..header.body()).unwrap_or(body),
-                    &mut aside,
-                );
-            }
-            if skip > 0 || !aside.to_client.is_empty() {
-                self.pass_to_client(index, source, from..at, slots);
+            if !aside.to_client.is_empty() {
                 self.say_to_client(index, &mut aside);
-                from = at;
             }
-            // What comes while there is no client is for nobody, also if its end comes when there is one.
-            let server = &mut self.servers[index];
-            server.connection.transit = if skip > 0 || server.client().is_none() {
-                Transit::Drop(header.total())
-            } else {
-                Transit::Pass(header.total())
-            };
+            self.servers[index].leave_in_transit(header, skip);
         };
         let end = at.max(from);
         self.pass_to_client(index, source, from..end, slots);
@@ -236,6 +212,93 @@ impl Worker {
                 "transaction blocks are not allowed in statement pooling mode",
             );
         }
+    }
+}
+
+/// One pass over a server's bytes, up to the next message that asks for more than being passed on.
+struct Downstream<'a> {
+    bytes: &'a [u8],
+    at: &'a mut usize,
+    /// What lies between here and `at` goes to the client.
+    from: &'a mut usize,
+    client: Option<&'a mut ClientStatements>,
+    server: &'a mut Server,
+    aside: &'a mut Aside,
+}
+
+/// A message with a consequence: an event, something to leave out, or something to say before it.
+struct Remarkable {
+    header: Header,
+    event: Event,
+    skip: usize,
+}
+
+impl Downstream<'_> {
+    #[inline]
+    fn next_remarkable(mut self) -> Result<Remarkable, Stop> {
+        loop {
+            let transit = &mut self.server.connection.transit;
+            *self.at += in_transit(transit, self.from, *self.at, self.bytes.len());
+            if !transit.is_over() {
+                return Err(Stop::Done);
+            }
+            let header = self.header()?;
+            let Reply { passage, event } = self.reply(header)?;
+            let Passage::Pass { skip } = passage else {
+                return Err(Stop::Incomplete {
+                    from: *self.at,
+                    wants: header.total(),
+                });
+            };
+            if event != Event::Nothing || skip > 0 || !self.aside.to_client.is_empty() {
+                return Ok(Remarkable {
+                    header,
+                    event,
+                    skip,
+                });
+            }
+            if self.client.is_some() && self.bytes.len() - *self.at >= header.total() {
+                *self.at += header.total(); // all of it is here: no need to remember what is left
+            } else {
+                self.server.leave_in_transit(header, 0);
+            }
+        }
+    }
+
+    #[inline]
+    fn header(&self) -> Result<Header, Stop> {
+        match Header::peek(&self.bytes[*self.at..]) {
+            Ok(Some(header)) => Ok(header),
+            Ok(None) if *self.at == self.bytes.len() => Err(Stop::Done),
+            Ok(None) => Err(Stop::Incomplete {
+                from: *self.at,
+                wants: Header::SIZE,
+            }),
+            Err(error) => Err(Stop::Broken(error.into())),
+        }
+    }
+
+    #[inline]
+    fn reply(&mut self, header: Header) -> Result<Reply, Stop> {
+        let body = &self.bytes[*self.at + Header::SIZE..];
+        let client = self.client.as_deref_mut();
+        self.server
+            .conversation
+            .server_message(client, header, body, self.aside)
+            .map_err(Stop::Broken)
+    }
+}
+
+impl Server {
+    /// The message that begins here, of which nothing has been passed on. What comes while there is no client is for nobody, also if its
+    /// end comes when there is one.
+    #[inline]
+    fn leave_in_transit(&mut self, header: Header, skip: usize) {
+        self.connection.transit = if skip > 0 || self.client().is_none() {
+            Transit::Drop(header.total())
+        } else {
+            Transit::Pass(header.total())
+        };
     }
 }
 

@@ -3,9 +3,10 @@
 
 use super::Worker;
 use super::client::Phase;
-use super::local_pool::LocalPool;
+use super::local_pool::{Elsewhere, LocalPool};
 use super::server::Duty;
 use crate::shared::ToWorker;
+use pooling::Time;
 use pooling::conversation::Own;
 use settings::PoolMode;
 use std::sync::atomic::Ordering;
@@ -137,7 +138,7 @@ impl Worker {
         let Some(pool) = self.pools[id.0 as usize].as_deref_mut() else {
             return;
         };
-        match next(pool, worker, self.limits.handover_after) {
+        match next(pool, worker, self.now, self.limits.handover_after) {
             Next::Client(client) => {
                 pool.waiting.pop_front();
                 pool.publish_waiting(worker);
@@ -172,7 +173,7 @@ impl Worker {
     }
 
     fn is_owed_elsewhere(&self, index: usize) -> bool {
-        let older_than = pooling::Time(self.now.0.saturating_sub(OWED_AFTER.as_micros() as u64));
+        let older_than = Time(self.now.0.saturating_sub(OWED_AFTER.as_micros() as u64));
         self.shared
             .ledger()
             .owed_elsewhere(self.servers[index].pool_id(), older_than)
@@ -186,13 +187,13 @@ impl Worker {
             return;
         };
         pool.idle.push_back(index);
-        if pool.shared.cells.len() > 1 {
-            pool.publish_idle(worker);
-            // A client of another worker may have begun to wait since we looked: one of us sees the other.
-            if let Some((other, _)) = pool.oldest_elsewhere(worker) {
-                self.unlist(index);
-                return self.move_to(index, other, Move::Offered);
-            }
+        pool.publish_idle(worker);
+        // A client of another worker may have begun to wait since we looked: one of us sees the other.
+        let (now, handover_after) = (self.now, self.limits.handover_after);
+        let needs_it = |other: &Elsewhere| needs_idle(other, now, handover_after);
+        if let Some(other) = pool.oldest_elsewhere(worker, needs_it) {
+            self.unlist(index);
+            return self.move_to(index, other, Move::Offered);
         }
         if self.shared.wishes.load(Ordering::Relaxed) > 0
             && self
@@ -260,20 +261,21 @@ pub(super) enum Move {
     Offered,
 }
 
-/// The own client that waits longest, unless one elsewhere has waited longer by more than the bound.
-fn next(pool: &LocalPool, worker: usize, handover_after: Duration) -> Next {
+/// The own client that waits longest, unless one elsewhere has waited longer by more than the bound. With nobody waiting here: whoever has
+/// waited that long, or has nothing to expect where it is; else it becomes idle, since its own clients are likely to ask soon.
+fn next(pool: &LocalPool, worker: usize, now: Time, handover_after: Duration) -> Next {
     let here = pool.waiting.front();
-    let elsewhere = if pool.shared.cells.len() > 1 {
-        pool.oldest_elsewhere(worker)
-    } else {
-        None
+    let entitled = |other: &Elsewhere| match here {
+        Some(here) => other.since.after(handover_after) < here.since,
+        None => needs_idle(other, now, handover_after),
     };
-    match (here, elsewhere) {
-        (Some(here), Some((other, since))) if since.after(handover_after) < here.since => {
-            Next::Worker(other)
-        }
-        (Some(here), _) => Next::Client(here.client),
-        (None, Some((other, _))) => Next::Worker(other),
+    match (pool.oldest_elsewhere(worker, entitled), here) {
+        (Some(other), _) => Next::Worker(other),
+        (None, Some(here)) => Next::Client(here.client),
         (None, None) => Next::Idle,
     }
+}
+
+fn needs_idle(other: &Elsewhere, now: Time, handover_after: Duration) -> bool {
+    other.stranded || other.since.after(handover_after) <= now
 }

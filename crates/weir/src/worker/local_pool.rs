@@ -1,10 +1,10 @@
 //! One worker's part of a pool: its idle server connections and its waiting clients.
 
 use crate::report::Totals;
-use crate::shared::Pool;
+use crate::shared::{Cell, Pool};
 use pooling::Time;
 use pooling::statements::StatementCache;
-use settings::PoolSettings;
+use settings::{PoolMode, PoolSettings};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +28,24 @@ pub struct LocalPool {
 pub struct Waiter {
     pub client: usize,
     pub since: Time,
+}
+
+/// The client of another worker that has waited longest there.
+pub struct Elsewhere {
+    worker: usize,
+    pub since: Time,
+    pub stranded: bool,
+}
+
+impl Elsewhere {
+    fn read(worker: usize, cell: &Cell) -> Option<Elsewhere> {
+        let since = cell.oldest_waiter.load(Ordering::SeqCst).checked_sub(1)?;
+        Some(Elsewhere {
+            worker,
+            since: Time(since),
+            stranded: cell.stranded.load(Ordering::SeqCst),
+        })
+    }
 }
 
 /// Whether the ledger has this worker's wish for one more server connection.
@@ -58,33 +76,47 @@ impl LocalPool {
 
     /// Tells the other workers how many idle server connections there are here.
     pub fn publish_idle(&self, worker: usize) {
-        self.shared.cells[worker]
-            .idle
-            .store(self.idle.len() as u32, Ordering::SeqCst);
+        let idle = self.idle.len() as u32;
+        self.shared.cells[worker].idle.store(idle, self.ordering());
+    }
+
+    /// Among workers each side tells before it looks; with one worker there is nobody to miss.
+    fn ordering(&self) -> Ordering {
+        match self.shared.cells.len() {
+            1 => Ordering::Relaxed,
+            _ => Ordering::SeqCst,
+        }
     }
 
     /// Tells the other workers since when the oldest client waits here.
     pub fn publish_waiting(&self, worker: usize) {
         let oldest = self.waiting.front().map_or(0, |waiter| waiter.since.0 + 1);
-        self.shared.cells[worker]
-            .oldest_waiter
-            .store(oldest, Ordering::SeqCst);
+        let (cell, ordering) = (&self.shared.cells[worker], self.ordering());
+        cell.stranded.store(!self.expects_one_back(), ordering);
+        cell.oldest_waiter.store(oldest, ordering);
     }
 
-    /// The worker, other than this one, whose client has waited longest, and since when.
-    pub fn oldest_elsewhere(&self, worker: usize) -> Option<(usize, Time)> {
-        let oldest = |cell: &crate::shared::Cell| cell.oldest_waiter.load(Ordering::SeqCst);
-        let others = self
-            .shared
-            .cells
-            .iter()
-            .enumerate()
-            .filter(|(number, _)| *number != worker);
+    /// A server connection that a client here holds will be free soon.
+    pub fn expects_one_back(&self) -> bool {
+        self.active_clients > 0 && self.settings.mode != PoolMode::Session
+    }
+
+    /// The worker, other than this one, whose client has waited longest, of those that are `entitled`.
+    pub fn oldest_elsewhere(
+        &self,
+        worker: usize,
+        entitled: impl Fn(&Elsewhere) -> bool,
+    ) -> Option<usize> {
+        if self.shared.cells.len() == 1 {
+            return None;
+        }
+        let cells = self.shared.cells.iter().enumerate();
+        let others = cells.filter(|(number, _)| *number != worker);
         others
-            .map(|(number, cell)| (number, oldest(cell)))
-            .filter(|(_, since)| *since != 0)
-            .min_by_key(|(_, since)| *since)
-            .map(|(number, since)| (number, Time(since - 1)))
+            .filter_map(|(number, cell)| Elsewhere::read(number, cell))
+            .filter(entitled)
+            .min_by_key(|other| other.since)
+            .map(|other| other.worker)
     }
 
     /// A worker, other than this one, with an idle server connection.

@@ -28,7 +28,7 @@ pub use server::{Server, ServerKey};
 
 use crate::shared::Shared;
 use client::Client;
-use connection::Connection;
+use connection::{Connection, SpareInboxes};
 use local_pool::LocalPool;
 use outbox::Outbox;
 use pooling::Time;
@@ -175,6 +175,9 @@ pub struct Worker {
     resumed: Vec<usize>,
     /// Connections to be closed after the batch.
     leaving: Vec<Owner>,
+    spare_inboxes: SpareInboxes,
+    /// When clients that wait for a connection of this worker's may have one of another's.
+    looks_again_at: Option<Time>,
     now: Time,
     swept_at: Time,
     limits: Limits,
@@ -220,7 +223,7 @@ impl Limits {
 impl Worker {
     fn new(shared: Arc<Shared>, index: usize, interface: Interface) -> io::Result<Worker> {
         let reactor = Reactor::new(interface)?;
-        let mailbox = Mailbox::new(mailbox::waker(reactor.poll(), mio::Token(MAILBOX))?);
+        let mailbox = Mailbox::new(reactor.poll().registry(), mio::Token(MAILBOX))?;
         let limits = Limits::of(&shared.config.load());
         Ok(Worker {
             index,
@@ -237,6 +240,8 @@ impl Worker {
             again: Vec::new(),
             resumed: Vec::new(),
             leaving: Vec::new(),
+            spare_inboxes: SpareInboxes::default(),
+            looks_again_at: None,
             now: shared.clock.now(),
             swept_at: Time(0),
             limits,

@@ -83,8 +83,7 @@ impl Outbox {
             .last()
             .is_some_and(|last| last.place == ARENA && last.end() == self.arena.len());
         if after_arena && len <= COPY_MAX {
-            self.arena
-                .extend_from_slice(&slots.filled(slot)[start..start + len]);
+            self.arena.extend_from_slice(slots.part(slot, start, len));
             if let Some(last) = segments.last_mut() {
                 last.len += len as u32;
             }
@@ -152,12 +151,12 @@ impl Outbox {
     }
 
     fn bytes<'a>(&'a self, segment: Segment, slots: &'a Slots) -> &'a [u8] {
-        let all = if segment.place == ARENA {
-            &self.arena[..]
+        let (start, len) = (segment.start as usize, segment.len as usize);
+        if segment.place == ARENA {
+            &self.arena[start..][..len]
         } else {
-            slots.filled(segment.place as usize)
-        };
-        &all[segment.start as usize..segment.end()]
+            slots.part(segment.place as usize, start, len)
+        }
     }
 }
 

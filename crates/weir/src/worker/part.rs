@@ -195,7 +195,6 @@ impl Worker {
                 let Some(client) = self.clients.try_remove(index) else {
                     return;
                 };
-                self.reactor.deregister(&client.connection.fd);
                 self.by_pid.remove(&client.pid.0);
                 if let Some(pool) = self.pool(client.pool()) {
                     pool.clients -= 1;
@@ -205,7 +204,6 @@ impl Worker {
                 let Some(server) = self.servers.try_remove(index) else {
                     return;
                 };
-                self.reactor.deregister(&server.connection.fd);
                 if !server.connection.is_congested() && server.connection.transit.is_over() {
                     say_goodbye(server.connection.fd.as_raw_fd());
                 }

@@ -69,10 +69,8 @@ impl Worker {
             pool.clients += 1;
         }
         self.by_pid.insert(pid.0, index as u32);
-        if let Err(error) = self.reactor.register(
-            &self.clients[index].connection.fd,
-            Owner::Client(index).token(),
-        ) {
+        let fd = &self.clients[index].connection.fd;
+        if let Err(error) = self.reactor.adopt(fd, Owner::Client(index).token()) {
             return self.peer_closed(Owner::Client(index), Some(error));
         }
         if self.running == Running::ClosingIdleClients {
@@ -231,7 +229,8 @@ impl Worker {
         wire::write::ready_for_query(&mut answer, TransactionStatus::Idle);
         let client = &mut self.clients[index];
         client.phase = Phase::Idle;
-        client.connection.keep(&kept[end..], 0);
+        let spares = &mut self.spare_inboxes;
+        client.connection.keep(&kept[end..], 0, spares);
         self.outbox.say(
             &mut client.connection.ticket,
             Owner::Client(index).token(),

@@ -6,8 +6,9 @@
 
 use io_uring::{IoUring, opcode, types};
 use mio::unix::SourceFd;
+use rustix::net::{RecvFlags, SendFlags};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// Bytes of one receive: 64 KiB costs least per byte of large results, and small ones touch only its first page.
@@ -16,6 +17,7 @@ pub const SLOT_SIZE: usize = 64 * 1024;
 pub const BATCH: usize = 32;
 const EVENTS: usize = 256;
 const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+const READING: mio::Interest = mio::Interest::READABLE;
 
 /// Which system interface carries receives and sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,8 +54,9 @@ impl Slots {
         }
     }
 
-    pub fn filled(&self, slot: usize) -> &[u8] {
-        &self.memory[slot * SLOT_SIZE..(slot + 1) * SLOT_SIZE]
+    /// `len` bytes of a slot, from `start` on.
+    pub fn part(&self, slot: usize, start: usize, len: usize) -> &[u8] {
+        &self.memory[slot * SLOT_SIZE + start..][..len]
     }
 
     pub fn space(&mut self, slot: usize) -> &mut [u8] {
@@ -83,6 +86,8 @@ struct Send {
     number: usize,
     first: usize,
     count: usize,
+    /// Of a send of several pieces: its place among the headers.
+    header: usize,
     result: io::Result<usize>,
 }
 
@@ -100,6 +105,7 @@ impl Outgoing {
             number,
             first: self.pieces.len(),
             count: 0,
+            header: 0,
             result: Ok(0),
         });
     }
@@ -126,7 +132,8 @@ impl Outgoing {
 
     /// Message headers for the sends of several pieces; made last, when no piece moves any more.
     fn make_headers(&mut self) {
-        for send in &self.sends {
+        for send in self.sends.iter_mut().filter(|send| send.count > 1) {
+            send.header = self.headers.len();
             // SAFETY: all-zero is a valid msghdr; the fields that matter are set below.
             let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
             header.msg_iov = self.pieces[send.first..].as_ptr().cast_mut();
@@ -163,14 +170,28 @@ impl Reactor {
         &self.poll
     }
 
-    /// Registered once, for everything, edge-triggered; never modified.
+    /// Registers a connection for reading, edge-triggered. Closing the descriptor ends that.
     pub fn register(&self, fd: &OwnedFd, token: usize) -> io::Result<()> {
-        let interest = mio::Interest::READABLE | mio::Interest::WRITABLE;
-        self.poll
-            .registry()
-            .register(&mut SourceFd(&fd.as_raw_fd()), mio::Token(token), interest)
+        let mut source = SourceFd(&fd.as_raw_fd());
+        let registry = self.poll.registry();
+        registry.register(&mut source, mio::Token(token), READING)
     }
 
+    /// Gives its own token to a connection that has been registered with the mailbox's. If there is something to read, the kernel says so again.
+    pub fn adopt(&self, fd: &OwnedFd, token: usize) -> io::Result<()> {
+        let mut source = SourceFd(&fd.as_raw_fd());
+        let registry = self.poll.registry();
+        registry.reregister(&mut source, mio::Token(token), READING)
+    }
+
+    /// From now on the kernel also says when a socket that was full takes bytes again. Most never are.
+    pub fn watch_writable(&self, fd: RawFd, token: usize) -> io::Result<()> {
+        let interest = READING | mio::Interest::WRITABLE;
+        let registry = self.poll.registry();
+        registry.reregister(&mut SourceFd(&fd), mio::Token(token), interest)
+    }
+
+    /// For a connection that moves to another worker.
     pub fn deregister(&self, fd: &OwnedFd) {
         let _ = self
             .poll
@@ -199,16 +220,11 @@ impl Reactor {
             Some(ring) if batch.len() > 1 => receive_in_ring(ring, batch, slots),
             _ => {
                 for (slot, receive) in batch.iter_mut().enumerate() {
-                    let space = slots.space(slot);
-                    // SAFETY: the buffer is valid for its length, and the call does not keep it.
-                    receive.result = outcome(unsafe {
-                        libc::recv(
-                            receive.fd,
-                            space.as_mut_ptr().cast(),
-                            space.len(),
-                            libc::MSG_DONTWAIT,
-                        )
-                    });
+                    // SAFETY: its connection owns the descriptor and is not closed before the batch is over.
+                    let fd = unsafe { BorrowedFd::borrow_raw(receive.fd) };
+                    receive.result = rustix::net::recv(fd, slots.space(slot), RecvFlags::DONTWAIT)
+                        .map(|(received, _)| received)
+                        .map_err(io::Error::from);
                 }
             }
         }
@@ -220,23 +236,33 @@ impl Reactor {
         match &mut self.ring {
             Some(ring) if outgoing.sends.len() > 1 => send_in_ring(ring, outgoing),
             _ => {
-                for (send, header) in outgoing.sends.iter_mut().zip(&outgoing.headers) {
-                    let piece = outgoing.pieces[send.first];
-                    // SAFETY: pieces and headers are valid until the call returns, and it does not keep them.
-                    send.result = outcome(unsafe {
-                        match send.count {
-                            1 => libc::send(send.fd, piece.iov_base, piece.iov_len, FLAGS),
-                            _ => libc::sendmsg(send.fd, header, FLAGS),
-                        }
-                    });
+                for send in &mut outgoing.sends {
+                    send.result = match send.count {
+                        1 => send_piece(send.fd, &outgoing.pieces[send.first]),
+                        _ => send_pieces(send.fd, &outgoing.headers[send.header]),
+                    };
                 }
             }
         }
     }
 }
 
-fn outcome(value: isize) -> io::Result<usize> {
-    usize::try_from(value).map_err(|_| io::Error::last_os_error())
+/// By the bare system call: libc's makes each a point where a thread could be cancelled, which costs more than all else around it.
+fn send_piece(fd: RawFd, piece: &libc::iovec) -> io::Result<usize> {
+    // SAFETY: the connection owns the descriptor and is not closed before the batch is over; the piece's bytes are alive until then.
+    let (fd, bytes) = unsafe {
+        let start = piece.iov_base.cast::<u8>();
+        let bytes = std::slice::from_raw_parts(start, piece.iov_len);
+        (BorrowedFd::borrow_raw(fd), bytes)
+    };
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    rustix::net::send(fd, bytes, flags).map_err(io::Error::from)
+}
+
+fn send_pieces(fd: RawFd, header: &libc::msghdr) -> io::Result<usize> {
+    // SAFETY: pieces and header are valid until the call returns, and it does not keep them.
+    let sent = unsafe { libc::sendmsg(fd, header, FLAGS) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
 fn receive_in_ring(ring: &mut IoUring, batch: &mut [Receive], slots: &mut Slots) {
@@ -258,7 +284,7 @@ fn receive_in_ring(ring: &mut IoUring, batch: &mut [Receive], slots: &mut Slots)
 }
 
 fn send_in_ring(ring: &mut IoUring, outgoing: &mut Outgoing) {
-    for (number, (send, header)) in outgoing.sends.iter().zip(&outgoing.headers).enumerate() {
+    for (number, send) in outgoing.sends.iter().enumerate() {
         let piece = outgoing.pieces[send.first];
         let entry = match send.count {
             1 => opcode::Send::new(
@@ -268,7 +294,7 @@ fn send_in_ring(ring: &mut IoUring, outgoing: &mut Outgoing) {
             )
             .flags(FLAGS)
             .build(),
-            _ => opcode::SendMsg::new(types::Fd(send.fd), header)
+            _ => opcode::SendMsg::new(types::Fd(send.fd), &outgoing.headers[send.header])
                 .flags(FLAGS as u32)
                 .build(),
         };

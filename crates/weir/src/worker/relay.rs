@@ -56,7 +56,8 @@ impl Worker {
             match stop {
                 Stop::Done => return self.client_settled(index),
                 Stop::Incomplete { from, wants } => {
-                    return self.clients[index].connection.keep(&bytes[from..], wants);
+                    let connection = &mut self.clients[index].connection;
+                    return connection.keep(&bytes[from..], wants, &mut self.spare_inboxes);
                 }
                 Stop::NeedsServer(from) => {
                     at = from;

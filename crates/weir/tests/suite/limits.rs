@@ -97,9 +97,19 @@ fn min_pool_size_is_kept(party: Party) {
 }
 
 fn a_databases_limit_is_shared_by_users(party: Party) {
-    let database = party.own_database("shared");
-    let stage =
-        party.start_with(|ini| ini.set("default_pool_size", 5).set("max_db_connections", 1));
+    for workers in party.worker_threads().iter().copied() {
+        share_a_databases_limit(party, workers);
+    }
+}
+
+fn share_a_databases_limit(party: Party, workers: u32) {
+    let database = party.own_database(&format!("shared_{workers}"));
+    let stage = party.start_with(|ini| {
+        party
+            .weir_only(ini, "worker_threads", workers)
+            .set("default_pool_size", 5)
+            .set("max_db_connections", 1)
+    });
     let mut one = Client::login(stage.port(), Role::Trust.name(), &database);
     let mut two = Client::login(stage.port(), Role::Plain.name(), &database);
     for _ in 0..3 {

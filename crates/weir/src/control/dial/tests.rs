@@ -40,9 +40,7 @@ impl Rig {
         let database = config.database("db").unwrap();
         let (shared, control) = Shared::new(config, CancelKeys::new([1; 16]), [2; 16]);
         let polls: Vec<mio::Poll> = (0..WORKERS).map(|_| mio::Poll::new().unwrap()).collect();
-        let mailbox = |poll: &mio::Poll| {
-            Mailbox::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap())
-        };
+        let mailbox = |poll: &mio::Poll| Mailbox::new(poll.registry(), mio::Token(0)).unwrap();
         assert!(
             shared
                 .workers

@@ -12,8 +12,10 @@ use tokio::io::unix::AsyncFd;
 use wire::startup::StartupPacket;
 use wire::{Header, WireError};
 
-/// Bytes asked for by one read.
-const CHUNK: usize = 4096;
+/// Bytes asked for by one read: nearly every packet of a log-in is shorter.
+const CHUNK: usize = 1024;
+/// Bytes that a peer that is refused may have sent ahead.
+const UNREAD_MAX: usize = 4096;
 /// Bytes that a client may send ahead of its greeting before they are left in the kernel.
 const AHEAD_MAX: usize = 64 * 1024;
 
@@ -151,7 +153,7 @@ impl Line {
     /// Says goodbye with what is in `output`, as far as the socket takes it at once. What the peer has sent meanwhile is read away
     /// first: closing a socket with unread input resets the connection, and the peer would not see the message.
     pub fn hang_up(mut self) {
-        let mut unread = [0; CHUNK];
+        let mut unread = [0; UNREAD_MAX];
         if let Ok(mut socket) = self.socket() {
             let _ = socket.read(&mut unread);
             let _ = socket.write_now(&self.output);

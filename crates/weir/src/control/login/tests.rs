@@ -9,7 +9,7 @@ mod startup;
 
 use super::*;
 use crate::control::listener;
-use crate::shared::ToControl;
+use crate::shared::{ToControl, ToWorker};
 use crate::worker::Mailbox;
 use auth::UserList;
 use pooling::{CancelKeys, Parameters};
@@ -57,9 +57,7 @@ impl House {
         let address = listeners.tcp_addresses()[0];
         let (shared, control) = Shared::new(config, CancelKeys::new([1; 16]), [2; 16]);
         let polls: Vec<mio::Poll> = (0..WORKERS).map(|_| mio::Poll::new().unwrap()).collect();
-        let mailbox = |poll: &mio::Poll| {
-            Mailbox::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap())
-        };
+        let mailbox = |poll: &mio::Poll| Mailbox::new(poll.registry(), mio::Token(0)).unwrap();
         assert!(
             shared
                 .workers
