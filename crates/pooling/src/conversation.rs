@@ -15,12 +15,14 @@ pub use expected::Own;
 pub use from_client::ClientSide;
 pub use from_server::Reply;
 
+use crate::census::Evidence;
 use crate::statements::{
     ClientStatements, Forgotten, Progress, Segment, ServerStatements, Standing, Statement,
     StatementId, write_close, write_marker,
 };
 use expected::{Expected, Parsed, ParsedFor};
 use repeat::Kept;
+use sql::Suspicion;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use wire::backend::TransactionStatus;
@@ -72,12 +74,16 @@ pub enum Event {
     ParameterStatus {
         own: bool,
     },
-    /// The server dropped all that a session can set.
+    /// A command undid what the session had set: one parameter, or all of them.
+    SettingsReset,
+    /// The server dropped all that a session can have (DISCARD ALL).
     SessionReset,
     /// Something has changed under a prepared statement: it may be out of date on other server connections, too.
     Outdated,
     /// The same, and the client need not know: [`Conversation::repeat`].
     Repeat,
+    /// The body is a DataRow that answers a query of the pooler's own.
+    OwnRow(Own),
 }
 
 /// Where COPY FROM STDIN stands.
@@ -145,6 +151,8 @@ pub struct Conversation {
     described: Vec<u8>,
     /// Replies that the client has got of the segment that will be said again.
     given: usize,
+    /// What the client's statements may have done to its session since the server was last asked.
+    evidence: Option<Box<Evidence>>,
     trust: Trust,
 }
 
@@ -184,6 +192,7 @@ impl Conversation {
             kept: Kept::nothing(),
             described: Vec::new(),
             given: 0,
+            evidence: None,
             trust: Trust::Full,
         }
     }
@@ -247,6 +256,23 @@ impl Conversation {
             _ => false,
         };
         sole.then_some(self.progress.sent)
+    }
+
+    /// The client's statements may have done something to its session: a census has to say what.
+    #[inline]
+    pub fn has_evidence(&self) -> bool {
+        self.evidence.is_some()
+    }
+
+    pub fn take_evidence(&mut self) -> Option<Box<Evidence>> {
+        self.evidence.take()
+    }
+
+    #[inline]
+    fn note(&mut self, suspicion: Suspicion, text: &[u8]) {
+        if !suspicion.is_empty() {
+            self.evidence.get_or_insert_default().add(suspicion, text);
+        }
     }
 
     pub fn prepared_statements(&self) -> usize {

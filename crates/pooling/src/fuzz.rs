@@ -1,6 +1,7 @@
 //! What the fuzz target (`fuzz/`) and its short run (`tests/fuzz_short.rs`) call: a conversation between two peers that say anything. It panics
 //! where a property does not hold; nothing else calls it.
 
+use crate::Watch;
 use crate::conversation::{Aside, ClientSide, Conversation, Event, Own, Passage, Violation};
 use crate::parameters::Parameters;
 use crate::statements::{ClientStatements, StatementCache};
@@ -29,6 +30,7 @@ struct Both {
     statements: Option<ClientStatements>,
     cache: StatementCache,
     parameters: Arc<Parameters>,
+    watch: Watch,
     from_client: Vec<u8>,
     from_server: Vec<u8>,
     messages: usize,
@@ -42,6 +44,7 @@ impl Both {
             statements: Some(ClientStatements::default()),
             cache: StatementCache::new([1; 16], 10_000),
             parameters: Arc::default(),
+            watch: Watch::default(),
             from_client: Vec::new(),
             from_server: Vec::new(),
             messages: 1,
@@ -94,6 +97,7 @@ impl Both {
             statements,
             cache: &mut self.cache,
             parameters: &self.parameters,
+            watch: Some(&self.watch),
         };
         let message = self.from_client.clone();
         let body = message.get(Header::SIZE..).unwrap_or_default();
@@ -138,6 +142,7 @@ impl Both {
                 statements,
                 cache: &mut self.cache,
                 parameters: &self.parameters,
+                watch: None,
             };
             self.conversation.repeat(side, &mut Aside::default());
         }

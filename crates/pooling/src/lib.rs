@@ -3,10 +3,12 @@
 
 pub mod time;
 
+pub mod census;
 pub mod conversation;
 pub mod dialect;
 pub mod parameters;
 pub mod statements;
+pub mod watch;
 
 pub mod backoff;
 pub mod ledger;
@@ -21,3 +23,4 @@ pub use conversation::Conversation;
 pub use ledger::Ledger;
 pub use parameters::Parameters;
 pub use time::Time;
+pub use watch::Watch;

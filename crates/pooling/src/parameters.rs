@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Origin {
     /// The server reports it (GUC_REPORT), so every change of it is seen.
     Reported,
-    /// The client's startup packet asked for it and the server does not report it: its startup value is put back for each lease.
+    /// The client's startup packet asked for it and the server does not report it. A RESET goes back to this value.
     Startup,
+    /// The session has set it and the server does not report it: a census has found it.
+    Session,
 }
 
 /// One parameter of a session.
@@ -22,21 +24,32 @@ pub struct Parameter {
     pub origin: Origin,
 }
 
-/// The parameters of a session, sorted by name without regard to case.
+/// A statement prepared by SQL's PREPARE: its name and that command.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct Prepared {
+    pub name: Box<str>,
+    pub text: Box<str>,
+}
+
+/// What is set on a session: parameters, sorted by name without regard to case, the role among them; and what SQL has prepared, sorted.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Parameters {
     entries: Box<[Parameter]>,
+    prepared: Box<[Prepared]>,
 }
 
 /// Reported, but facts about the server rather than settings: nobody can put them back.
-const FACTS: [&str; 6] = [
+const FACTS: [&str; 5] = [
     "in_hot_standby",
     "integer_datetimes",
     "is_superuser",
     "server_encoding",
     "server_version",
-    "session_authorization",
 ];
+
+/// Who the session acts as. What it may set depends on it, so these are put back first and set last.
+const SESSION_AUTHORIZATION: &str = "session_authorization";
+const ROLE: &str = "role";
 
 /// The value of a parameter that nobody knows: no real value equals it, since they hold no NUL.
 const UNKNOWN: &str = "\0";
@@ -80,7 +93,71 @@ impl Parameters {
         }
         Parameters {
             entries: entries.into(),
+            prepared: self.prepared.clone(),
         }
+    }
+
+    /// The same with a value that a census has found on the session.
+    pub fn learnt(&self, name: &str, value: &str) -> Parameters {
+        match self.position(name) {
+            Ok(at) if self.entries[at].origin == Origin::Reported => self.clone(),
+            _ => self.with(name, value, Origin::Session),
+        }
+    }
+
+    pub fn without(&self, name: &str) -> Parameters {
+        self.filtered(|entry| !entry.name.eq_ignore_ascii_case(name))
+    }
+
+    /// What is left when all that a session can set is undone (DISCARD ALL), as far as the server does not report it.
+    pub fn reported_only(&self) -> Parameters {
+        self.filtered(|entry| entry.origin == Origin::Reported)
+    }
+
+    /// What is left after DISCARD ALL.
+    pub fn bare(&self) -> Parameters {
+        self.reported_only().with_prepared(Vec::new())
+    }
+
+    pub fn with_prepared(&self, prepared: Vec<Prepared>) -> Parameters {
+        Parameters {
+            entries: self.entries.clone(),
+            prepared: prepared.into(),
+        }
+    }
+
+    pub fn prepared(&self) -> &[Prepared] {
+        &self.prepared
+    }
+
+    fn filtered(&self, keep: impl Fn(&Parameter) -> bool) -> Parameters {
+        Parameters {
+            entries: self
+                .entries
+                .iter()
+                .filter(|entry| keep(entry))
+                .cloned()
+                .collect(),
+            prepared: self.prepared.clone(),
+        }
+    }
+
+    /// What a client expects whose server connection has `self`: what it asked for at log-in and is not set now has been reset, and
+    /// goes back to that value.
+    pub fn expected_by(&self, at_login: &Parameters) -> Parameters {
+        at_login
+            .entries
+            .iter()
+            .filter(|entry| {
+                entry.origin == Origin::Startup
+                    && self
+                        .value(&entry.name)
+                        .is_none_or(|value| *value == *entry.value)
+            })
+            .fold(self.clone(), |all, entry| {
+                all.without(&entry.name)
+                    .with(&entry.name, &entry.value, Origin::Startup)
+            })
     }
 
     /// What a client that asked for `startup` may expect of a server that greets with `self`.
@@ -96,29 +173,86 @@ impl Parameters {
             })
     }
 
-    /// What is left after RESET or DISCARD ALL on a server connection: what the server reports, and nothing is known of the rest, since
+    /// What is left after a RESET on a server connection: what the server reports, and nothing is known of the rest, since
     /// RESET ALL and the RESET of one parameter have the same command tag.
-    pub fn without_startup(&self) -> Parameters {
-        let mut entries = self.entries.clone();
-        for entry in entries.iter_mut().filter(|p| p.origin == Origin::Startup) {
+    pub fn unsure(&self) -> Parameters {
+        let mut unsure = self.clone();
+        let settings = unsure
+            .entries
+            .iter_mut()
+            .filter(|entry| entry.origin != Origin::Reported && !is_identity(&entry.name));
+        for entry in settings {
             entry.value = UNKNOWN.into();
         }
-        Parameters { entries }
+        unsure
     }
 
-    /// Appends the SQL that turns a session with `self` into one with `target`; false if there is nothing to do.
+    /// Appends the SQL that turns a session with `self` into one with `target`; false if there is nothing to do. What may be set depends on
+    /// the role: so it is put back first, and set last.
     pub fn replay(&self, target: &Parameters, sql: &mut Vec<u8>) -> bool {
         let before = sql.len();
-        for stale in self
-            .entries
-            .iter()
-            .filter(|p| p.origin == Origin::Startup && target.value(&p.name).is_none())
+        let mut settings = Vec::new();
+        self.replay_settings(target, &mut settings);
+        self.replay_prepared(target, &mut settings);
+        let differs = |name| self.value(name) != target.value(name);
+        let authorization =
+            differs(SESSION_AUTHORIZATION) && target.value(SESSION_AUTHORIZATION).is_some();
+        let role = authorization || differs(ROLE) || !settings.is_empty();
+        if role && self.value(ROLE).is_some() {
+            sql.extend_from_slice(b"RESET ROLE;");
+        }
+        if authorization {
+            sql.extend_from_slice(b"RESET SESSION AUTHORIZATION;");
+        }
+        sql.extend_from_slice(&settings);
+        for name in [
+            authorization.then_some(SESSION_AUTHORIZATION),
+            role.then_some(ROLE),
+        ]
+        .into_iter()
+        .flatten()
         {
+            if let Some(value) = target.value(name) {
+                set(sql, name, value);
+            }
+        }
+        sql.len() > before
+    }
+
+    fn replay_prepared(&self, target: &Parameters, sql: &mut Vec<u8>) {
+        for stale in self
+            .prepared
+            .iter()
+            .filter(|one| !target.prepared.contains(one))
+        {
+            sql.extend_from_slice(b"DEALLOCATE ");
+            wire::quote_identifier(sql, stale.name.as_bytes());
+            sql.push(b';');
+        }
+        for wanted in target
+            .prepared
+            .iter()
+            .filter(|one| !self.prepared.contains(one))
+        {
+            sql.extend_from_slice(wanted.text.as_bytes());
+            sql.extend_from_slice(b"\n;"); // it may end in a comment
+        }
+    }
+
+    fn replay_settings(&self, target: &Parameters, sql: &mut Vec<u8>) {
+        let unset = |entry: &&Parameter| {
+            entry.origin != Origin::Reported
+                && !is_identity(&entry.name)
+                && target.value(&entry.name).is_none()
+        };
+        for stale in self.entries.iter().filter(unset) {
             sql.extend_from_slice(b"RESET ");
             wire::quote_identifier(sql, stale.name.as_bytes());
             sql.push(b';');
         }
-        let differs = |p: &&Parameter| !is_fact(&p.name) && self.value(&p.name) != Some(&p.value);
+        let differs = |p: &&Parameter| {
+            !is_fact(&p.name) && !is_identity(&p.name) && self.value(&p.name) != Some(&p.value)
+        };
         // What follows the change of client_encoding would be spelled in the new one.
         let (encoding, others): (Vec<_>, Vec<_>) = target
             .entries
@@ -128,7 +262,6 @@ impl Parameters {
         for wanted in others.into_iter().chain(encoding) {
             wanted.set_statement(sql);
         }
-        sql.len() > before
     }
 
     fn position(&self, name: &str) -> Result<usize, usize> {
@@ -144,24 +277,28 @@ impl Parameter {
         let plain =
             self.origin == Origin::Reported && !self.name.eq_ignore_ascii_case("search_path");
         if plain {
-            sql.extend_from_slice(b"SET ");
-            wire::quote_identifier(sql, self.name.as_bytes());
-            sql.extend_from_slice(b" TO ");
-            quote(sql, &self.value);
+            return set(sql, &self.name, &self.value);
         } else {
             sql.extend_from_slice(b"SELECT pg_catalog.set_config(");
             quote(sql, &self.name);
             sql.push(b',');
             quote(sql, &self.value);
-            sql.extend_from_slice(b",false)");
+            sql.extend_from_slice(b",false);");
         }
-        sql.push(b';');
     }
+}
+
+fn set(sql: &mut Vec<u8>, name: &str, value: &str) {
+    sql.extend_from_slice(b"SET ");
+    wire::quote_identifier(sql, name.as_bytes());
+    sql.extend_from_slice(b" TO ");
+    quote(sql, value);
+    sql.push(b';');
 }
 
 /// A literal of ASCII only: whatever client_encoding the session has at the moment, it means the same. In some encodings (SJIS, BIG5, GBK)
 /// a backslash after a byte beyond ASCII would be a part of a character.
-fn quote(sql: &mut Vec<u8>, text: &str) {
+pub(crate) fn quote(sql: &mut Vec<u8>, text: &str) {
     if text.is_ascii() {
         return wire::quote_literal(sql, text.as_bytes());
     }
@@ -174,6 +311,12 @@ fn quote(sql: &mut Vec<u8>, text: &str) {
         }
     }
     sql.push(b'\'');
+}
+
+fn is_identity(name: &str) -> bool {
+    [ROLE, SESSION_AUTHORIZATION]
+        .iter()
+        .any(|identity| identity.eq_ignore_ascii_case(name))
 }
 
 fn is_fact(name: &str) -> bool {
@@ -269,7 +412,7 @@ mod tests {
     fn after_a_reset_nothing_is_assumed_of_unreported_parameters() {
         let server = welcome();
         let client = server.for_client([("statement_timeout", "5s"), ("timezone", "UTC")]);
-        let reset = client.without_startup();
+        let reset = client.unsure();
         assert_eq!(replay(&reset, &server), "RESET \"statement_timeout\";");
         assert_eq!(
             replay(&reset, &client),

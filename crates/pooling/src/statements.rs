@@ -10,6 +10,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a statement is known by on all workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +34,8 @@ pub struct Statement {
     param_types: Box<[u8]>,
     scope: Scope,
     dialect: Dialect,
+    /// What was seen when its text was last looked at: the bits, above them the version of the words that were looked for, plus one.
+    seen: AtomicU64,
 }
 
 /// What running a statement does to prepared statements.
@@ -87,6 +90,24 @@ impl Statement {
 
     pub fn scope(&self) -> Scope {
         self.scope
+    }
+
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// What was noted with `see` for the same version.
+    #[inline]
+    pub fn seen(&self, version: u32) -> Option<u32> {
+        let seen = self.seen.load(Ordering::Relaxed);
+        (seen >> 32 == u64::from(version) + 1).then_some(seen as u32)
+    }
+
+    pub fn see(&self, version: u32, bits: u32) {
+        self.seen.store(
+            (u64::from(version) + 1) << 32 | u64::from(bits),
+            Ordering::Relaxed,
+        );
     }
 
     /// Bytes of memory that it takes.
@@ -181,6 +202,7 @@ impl StatementCache {
             param_types: param_types.into(),
             scope: Scope::of(text),
             dialect,
+            seen: AtomicU64::new(0),
         });
         self.bytes += statement.size();
         self.statements.insert(id, Arc::clone(&statement));

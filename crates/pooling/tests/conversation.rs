@@ -139,6 +139,7 @@ impl Table {
                     statements: self.client.as_mut().unwrap(),
                     cache: &mut self.cache,
                     parameters: &self.parameters,
+                    watch: None,
                 };
                 match self.conversation.client_message(
                     side,
@@ -228,6 +229,7 @@ impl Table {
             statements: self.client.as_mut().unwrap(),
             cache: &mut self.cache,
             parameters: &self.parameters,
+            watch: None,
         };
         self.conversation.repeat(side, &mut aside);
         assert!(aside.to_client.is_empty());

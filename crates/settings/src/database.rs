@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::errors::Problem;
 use crate::parameters::{Finding, Parameter, fill};
-use crate::value::{self, BadValue, LoadBalanceHosts, PoolMode, UnixSocketDir, Value};
+use crate::value::{self, BadValue, LoadBalanceHosts, PinPolicy, PoolMode, UnixSocketDir, Value};
 
 /// One entry of `[databases]`, or of `*` under the name that a client gave. `None` means: as set in `[pgbouncer]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +37,7 @@ pub struct Database {
     /// Never zero.
     pub server_lifetime: Option<Duration>,
     pub pool_mode: Option<PoolMode>,
+    pub pin: Option<PinPolicy>,
     /// Zero: clients wait for ever.
     pub query_wait_timeout: Option<Duration>,
     pub connect_query: Option<String>,
@@ -173,6 +174,7 @@ pub(crate) struct Draft {
     max_db_client_connections: Option<u32>,
     server_lifetime: Option<Duration>,
     pool_mode: Option<PoolMode>,
+    pin: Option<PinPolicy>,
     query_wait_timeout: Option<Duration>,
     connect_query: Option<String>,
     startup_parameters: BTreeMap<&'static str, String>,
@@ -253,6 +255,7 @@ impl Draft {
             max_db_client_connections: self.max_db_client_connections,
             server_lifetime: self.server_lifetime,
             pool_mode: self.pool_mode,
+            pin: self.pin,
             query_wait_timeout: self.query_wait_timeout,
             connect_query: self.connect_query,
             startup_parameters: self.startup_parameters,
@@ -409,6 +412,11 @@ pub(crate) const PARAMETERS: &[Parameter<Draft>] = &[
         name: "pool_mode",
         doc: "Instead of the setting `pool_mode`.",
         set: |draft, text| value::parse(text).map(|mode| draft.pool_mode = Some(mode)),
+    },
+    Parameter {
+        name: "pin",
+        doc: "Instead of the setting `pin`. Not in PgBouncer.",
+        set: |draft, text| value::parse(text).map(|policy| draft.pin = Some(policy)),
     },
     Parameter {
         name: "query_wait_timeout",

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::value::{
-    self, AuthType, BadValue, ByteSize, CheckQuery, FileMode, LogFormat, PoolMode, Reactor,
-    SslMode, SyslogFacility, UnixSocketDir, Value,
+    self, AuthType, BadValue, ByteSize, CensusPolicy, CheckQuery, FileMode, LogFormat, PinPolicy,
+    PoolMode, Reactor, SslMode, SyslogFacility, UnixSocketDir, Value,
 };
 
 /// When a changed value is taken.
@@ -243,6 +243,30 @@ general! {
         /// The largest message that is accepted, in bytes. Messages are streamed: this is no
         /// buffer's size.
         max_packet_size: u32 = "2147483647", Reload, InEffect, |n| (1024..=2_147_483_647).contains(n), "a number of bytes from 1024 to 2147483647";
+    }
+
+    "Session state in transaction mode" {
+        /// When a server connection is asked, after a transaction, what its client's session holds.
+        /// `auto`: when a statement may have changed that, as far as its text and the functions that
+        /// it reaches tell. `always`: after every transaction. `off`: never, as in PgBouncer;
+        /// clients then meet each other's session state. Not in PgBouncer.
+        census: CensusPolicy = "auto", Reload, InEffect;
+        /// Names of functions that change the session and of which the catalogue does not tell it
+        /// (those written in C), comma-separated. A statement that names one is followed by a
+        /// census. Not in PgBouncer.
+        census_names: Vec<String> = "", Reload, InEffect;
+        /// Whether a client may keep a server connection between its transactions while its session
+        /// holds what no other server connection can have: advisory locks, temporary tables,
+        /// cursors WITH HOLD. With `deny`, such a client is disconnected with an error. A database
+        /// and a user may have their own. Not in PgBouncer.
+        pin: PinPolicy = "allow", Reload, InEffect;
+        /// How much of a pool such clients may keep, as a share of its size from 0 to 1, and one
+        /// server connection at least. Beyond it they are disconnected with an error. Not in
+        /// PgBouncer.
+        max_pinned: f64 = "0.8", Reload, InEffect, |share| (0.0..=1.0).contains(share), "a share from 0 to 1";
+        /// How long such a client may keep a server connection without using it, in seconds. 0: for
+        /// ever. Not in PgBouncer.
+        pin_timeout: Option<Duration> = "0", Reload, InEffect;
     }
 
     "Prepared statements" {

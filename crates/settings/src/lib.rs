@@ -25,8 +25,8 @@ pub use peer::Peer;
 pub use pool_settings::PoolSettings;
 pub use user::User;
 pub use value::{
-    AuthType, BadValue, ByteSize, CheckQuery, FileMode, LoadBalanceHosts, LogFormat, PoolMode,
-    Reactor, SslMode, SyslogFacility, UnixSocketDir, Value,
+    AuthType, BadValue, ByteSize, CensusPolicy, CheckQuery, FileMode, LoadBalanceHosts, LogFormat,
+    PinPolicy, PoolMode, Reactor, SslMode, SyslogFacility, UnixSocketDir, Value,
 };
 
 /// Parses any bytes as a configuration: whatever they are, this returns. What was accepted must survive being shown and set again.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::database::Database;
 use crate::user::User;
-use crate::value::{CheckQuery, PoolMode};
+use crate::value::{CensusPolicy, CheckQuery, PinPolicy, PoolMode};
 
 /// Everything that one database and one user have to know, looked up once.
 ///
@@ -54,6 +54,11 @@ pub struct PoolSettings {
     pub transaction_timeout: Option<Duration>,
     pub client_idle_timeout: Option<Duration>,
     pub abandoned_query_timeout: Duration,
+    pub census: CensusPolicy,
+    pub pin: PinPolicy,
+    /// Clients that may keep a server connection between transactions. 0: no limit.
+    pub max_pinned: u32,
+    pub pin_timeout: Option<Duration>,
 }
 
 impl Config {
@@ -130,6 +135,10 @@ impl Config {
             transaction_timeout: server.transaction_timeout.or(general.transaction_timeout),
             client_idle_timeout: client.client_idle_timeout.or(general.client_idle_timeout),
             abandoned_query_timeout: general.abandoned_query_timeout,
+            census: general.census,
+            pin: client.pin.or(database.pin).unwrap_or(general.pin),
+            max_pinned: share_of(pool_size, general.max_pinned),
+            pin_timeout: general.pin_timeout,
         }
     }
 }
@@ -139,6 +148,14 @@ fn capped(floor: u32, ceiling: u32) -> u32 {
     match ceiling {
         0 => floor,
         ceiling => floor.min(ceiling),
+    }
+}
+
+/// At least one of what has a limit; 0 is none.
+fn share_of(size: u32, share: f64) -> u32 {
+    match size {
+        0 => 0,
+        size => ((f64::from(size) * share) as u32).max(1),
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::database::{inherited, inherited_if_zero};
 use crate::parameters::Parameter;
-use crate::value::{self, PoolMode};
+use crate::value::{self, PinPolicy, PoolMode};
 
 /// One entry of `[users]`. `None` means: as set for the database or in `[pgbouncer]`. Limits and time-outs are never zero, except where it is
 /// said: there PgBouncer takes 0 as not given.
@@ -16,6 +16,7 @@ pub struct User {
     pub min_pool_size: Option<u32>,
     pub reserve_pool_size: Option<u32>,
     pub pool_mode: Option<PoolMode>,
+    pub pin: Option<PinPolicy>,
     pub max_user_connections: Option<u32>,
     pub max_user_client_connections: Option<u32>,
     pub query_timeout: Option<Duration>,
@@ -47,6 +48,11 @@ pub(crate) const PARAMETERS: &[Parameter<User>] = &[
         name: "pool_mode",
         doc: "Before the database's and the setting `pool_mode`.",
         set: |user, text| value::parse(text).map(|mode| user.pool_mode = Some(mode)),
+    },
+    Parameter {
+        name: "pin",
+        doc: "Before the database's and the setting `pin`. Not in PgBouncer.",
+        set: |user, text| value::parse(text).map(|policy| user.pin = Some(policy)),
     },
     Parameter {
         name: "max_user_connections",

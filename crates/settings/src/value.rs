@@ -391,6 +391,23 @@ words! {
 }
 
 words! {
+    /// When a server connection is asked what its client's session holds.
+    CensusPolicy, "auto, always or off" {
+        Auto = "auto",
+        Always = "always",
+        Off = "off",
+    }
+}
+
+words! {
+    /// Whether a client may keep a server connection between its transactions for state that only that one has.
+    PinPolicy, "allow or deny" {
+        Allow = "allow",
+        Deny = "deny",
+    }
+}
+
+words! {
     /// How workers talk to the kernel.
     Reactor, "auto, io_uring or epoll" {
         Auto = "auto",

@@ -50,6 +50,10 @@ pub struct Totals {
     pub client_parses: u64,
     pub server_parses: u64,
     pub binds: u64,
+    /// How often a server connection was asked what its client's session holds.
+    pub censuses: u64,
+    /// How often a client began to keep its server connection between transactions, or was refused to.
+    pub pins: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +89,15 @@ pub struct ClientReport {
     pub server: Option<u64>,
     pub prepared_statements: usize,
     pub buffered: usize,
+    /// Set while it keeps its server connection between transactions.
+    pub pin: Option<PinReport>,
+}
+
+pub struct PinReport {
+    pub reasons: String,
+    /// The front of the statement that brought it about.
+    pub statement: Box<str>,
+    pub since: Time,
 }
 
 pub struct ServerReport {

@@ -11,7 +11,7 @@ use crate::worker::Mailbox;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pooling::ledger::{Limit, PoolId, Wish};
 use pooling::parameters::Interner;
-use pooling::{CancelKeys, Ledger, Parameters, Time};
+use pooling::{CancelKeys, Ledger, Parameters, Time, Watch};
 use settings::{Config, Database, PoolSettings};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -298,6 +298,7 @@ impl Pools {
             settings: ArcSwap::from_pointee(settings),
             state: self.database_state(&database.name),
             clients: ClientCounter::default(),
+            pinned: ClientCounter::default(),
             user_clients: self.user_clients(user),
             all_clients: Arc::clone(&shared.clients),
             cells: (0..workers).map(|_| Cell::default()).collect(),
@@ -366,6 +367,8 @@ pub struct Pool {
     pub settings: ArcSwap<PoolSettings>,
     pub state: Arc<DatabaseState>,
     pub clients: ClientCounter,
+    /// Clients that keep their server connections between transactions.
+    pub pinned: ClientCounter,
     pub user_clients: Arc<ClientCounter>,
     pub all_clients: Arc<ClientCounter>,
     /// One for each worker.
@@ -425,6 +428,8 @@ pub struct DatabaseState {
     pub clients: ClientCounter,
     /// Clients that have logged in since the start.
     pub logins: AtomicU64,
+    /// The words by which statements that may change a session are known.
+    pub watch: ArcSwap<Watch>,
 }
 
 impl DatabaseState {
@@ -516,6 +521,26 @@ impl ClientPermit {
     /// The user that the client logged in as.
     pub fn user(&self) -> &str {
         self.user_name.as_deref().unwrap_or(&self.pool.user)
+    }
+}
+
+/// A place among the clients of a pool that keep their server connections between transactions.
+pub struct PinPlace {
+    pool: Arc<Pool>,
+}
+
+impl PinPlace {
+    /// `max`: how many there may be; 0: no limit.
+    pub fn take(pool: &Arc<Pool>, max: u32) -> Option<PinPlace> {
+        pool.pinned.try_add(max).then(|| PinPlace {
+            pool: Arc::clone(pool),
+        })
+    }
+}
+
+impl Drop for PinPlace {
+    fn drop(&mut self) {
+        self.pool.pinned.subtract();
     }
 }
 

@@ -16,6 +16,8 @@ pub enum Own {
     Reset,
     /// Ends the transaction of a client that is gone.
     Rollback,
+    /// What does the session hold?
+    Census,
 }
 
 /// One message that has been sent to the server (or withheld from it), and what will answer it.

@@ -3,7 +3,10 @@
 use super::expected::{Expected, Named, ParsedFor};
 use super::{Aside, Conversation, CopyIn, Flow, Passage, Prepared, Series, UnnamedIs, Violation};
 use crate::parameters::Parameters;
+use crate::Watch;
 use crate::statements::{ClientStatements, Scope, Standing, Statement, StatementCache};
+use crate::watch::LOOKED_AT_MAX;
+use sql::Suspicion;
 use std::sync::Arc;
 use wire::Header;
 use wire::backend::TransactionStatus;
@@ -15,6 +18,8 @@ pub struct ClientSide<'a> {
     pub cache: &'a mut StatementCache,
     /// What is set on its session.
     pub parameters: &'a Arc<Parameters>,
+    /// `None`: nobody else will use the server connection as it is.
+    pub watch: Option<&'a Watch>,
 }
 
 impl Conversation {
@@ -34,11 +39,16 @@ impl Conversation {
             return Ok(Passage::WHOLE); // the server ignores it as well
         }
         match header.tag {
-            tag::QUERY => return Ok(self.query(client.statements, header, body)),
+            tag::QUERY => return Ok(self.query(client, header, body)),
             tag::EXECUTE => return self.execute(client.statements, header, body),
             tag::SYNC => self.sync(),
             tag::FLUSH => self.flush(aside),
-            tag::FUNCTION_CALL => self.expect(Expected::FunctionCall),
+            tag::FUNCTION_CALL => {
+                if client.watch.is_some() {
+                    self.note(Suspicion::OPAQUE, b"(function call)");
+                }
+                self.expect(Expected::FunctionCall)
+            }
             tag::COPY_DATA => {}
             tag::COPY_DONE | tag::COPY_FAIL => self.copy_end(),
             tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE => {
@@ -50,13 +60,28 @@ impl Conversation {
     }
 
     #[inline]
-    fn query(&mut self, client: &mut ClientStatements, header: Header, body: &[u8]) -> Passage {
-        let needed = header.body().min(Scope::LOOK_AT);
+    fn query(&mut self, client: ClientSide<'_>, header: Header, body: &[u8]) -> Passage {
+        let needed = match client.watch {
+            Some(_) if header.body() <= LOOKED_AT_MAX => header.body(),
+            _ => header.body().min(Scope::LOOK_AT),
+        };
         let Some(front) = body.get(..needed) else {
             return Passage::Incomplete;
         };
+        if let Some(watch) = client.watch {
+            let whole = needed == header.body();
+            let text = front.strip_suffix(b"\0").unwrap_or(front);
+            let suspicion = if whole {
+                watch.text(text)
+            } else {
+                Suspicion::OPAQUE
+            };
+            self.note(suspicion, text);
+        }
         let forgotten = match (&self.prepared, Scope::of(front)) {
-            (Prepared::Shared(_), Scope::DeallocatesAll) => Some(self.expect_deallocation(client)),
+            (Prepared::Shared(_), Scope::DeallocatesAll) => {
+                Some(self.expect_deallocation(client.statements))
+            }
             _ => None,
         };
         self.own_unnamed(None);
@@ -120,6 +145,13 @@ impl Conversation {
         aside: &mut Aside,
     ) -> Result<Passage, Violation> {
         if matches!(self.prepared, Prepared::Raw) {
+            if let (Some(watch), tag::PARSE) = (client.watch, header.tag) {
+                let Some(body) = body.get(..header.body()) else {
+                    return Ok(Passage::Incomplete);
+                };
+                let text = Parse::parse(body)?.text;
+                self.note(watch.text(text), text);
+            }
             self.expect(match header.tag {
                 tag::PARSE => Expected::RawParse,
                 tag::BIND => Expected::Bind,
@@ -220,6 +252,11 @@ impl Conversation {
             }
             return Ok(Passage::Incomplete);
         };
+        if let Some(watch) = client.watch
+            && !self.note_execution(watch, client.statements, name, body, header)
+        {
+            return Ok(Passage::Incomplete);
+        }
         let mut scope = Scope::Plain;
         let skip = match self.prepared_for(&mut client, name, &mut aside.to_server) {
             _ if name.is_empty() => {
@@ -263,6 +300,39 @@ impl Conversation {
             client.statements.replace(name, renewed);
         }
         client.statements.named(name)
+    }
+
+    /// A statement is going to be executed. False if more of the Bind is needed: values that are bound may name custom parameters.
+    #[inline]
+    fn note_execution(
+        &mut self,
+        watch: &Watch,
+        client: &ClientStatements,
+        name: &[u8],
+        body: &[u8],
+        header: Header,
+    ) -> bool {
+        let statement = if name.is_empty() {
+            self.wanted_unnamed(client)
+        } else {
+            client.named(name)
+        };
+        let Some(statement) = statement else {
+            return true; // made by SQL's PREPARE: looked at then
+        };
+        let suspicion = watch.statement(statement);
+        if suspicion.is_empty() {
+            return true;
+        }
+        if body.len() < header.body() && header.body() <= LOOKED_AT_MAX {
+            return false;
+        }
+        let statement = Arc::clone(statement);
+        self.note(suspicion, statement.text());
+        if let Some(evidence) = &mut self.evidence {
+            evidence.mention_values(body);
+        }
+        true
     }
 
     #[inline]
@@ -341,6 +411,15 @@ impl Conversation {
         };
     }
 
+    /// What the client means by its unnamed statement.
+    #[inline]
+    fn wanted_unnamed<'a>(&'a self, client: &'a ClientStatements) -> Option<&'a Arc<Statement>> {
+        match &self.unnamed_is {
+            UnnamedIs::TheClients { statement, .. } => statement.as_ref(),
+            UnnamedIs::SomebodyElses => client.unnamed.as_ref(),
+        }
+    }
+
     /// Before a use of the unnamed statement: makes the server's unnamed statement the client's, be it none. Once in a lease; and again if
     /// an error could have skipped what was sent for that.
     fn settle_unnamed(&mut self, client: ClientSide<'_>, to_server: &mut Vec<u8>) -> Scope {
@@ -348,8 +427,7 @@ impl Conversation {
             UnnamedIs::TheClients { statement, since } if self.progress.covers(*since) => {
                 return scope_of(statement.as_ref());
             }
-            UnnamedIs::TheClients { statement, .. } => statement.clone(),
-            UnnamedIs::SomebodyElses => client.statements.unnamed.clone(),
+            _ => self.wanted_unnamed(client.statements).cloned(),
         };
         let in_place = matches!(self.unnamed_is, UnnamedIs::SomebodyElses)
             && wanted.as_ref().map(|statement| statement.id) == self.unnamed;

@@ -110,6 +110,13 @@ impl Conversation {
     #[inline]
     fn has_to_be_whole(&self, message: u8) -> bool {
         match message {
+            tag::DATA_ROW => matches!(
+                self.expected.front(),
+                Some(Expected::Own {
+                    own: Own::Census,
+                    ..
+                })
+            ),
             tag::READY_FOR_QUERY | tag::COMMAND_COMPLETE | tag::ERROR_RESPONSE => true,
             tag::PARAMETER_DESCRIPTION => true,
             tag::ROW_DESCRIPTION => !matches!(self.expected.front(), Some(Expected::Query(_))),
@@ -167,6 +174,7 @@ impl Conversation {
                 self.segment_answered();
                 Ok(Reply::keep(header).with(event))
             }
+            tag::DATA_ROW if own == Own::Census => Ok(Reply::keep(header).with(Event::OwnRow(own))),
             tag::NOTICE_RESPONSE
             | tag::ROW_DESCRIPTION
             | tag::DATA_ROW
@@ -260,7 +268,7 @@ impl Conversation {
                 self.all_deallocated(client);
                 Event::SessionReset
             }
-            b"RESET" => Event::SessionReset,
+            b"RESET" => Event::SettingsReset,
             _ => Event::Nothing,
         }
     }

@@ -118,6 +118,7 @@ impl Conversation {
             statements,
             cache,
             parameters,
+            watch,
         } = client;
         let given = std::mem::take(&mut self.given);
         take_back_names(&kept.bytes, given, statements);
@@ -130,6 +131,7 @@ impl Conversation {
                 statements: &mut *statements,
                 cache: &mut *cache,
                 parameters,
+                watch,
             };
             let body = &message[Header::SIZE..];
             if let Ok(Passage::Pass { skip }) = self.client_message(side, header, body, aside) {

@@ -330,6 +330,7 @@ impl World {
             statements: &mut client.statements,
             cache,
             parameters,
+            watch: None,
         };
         let passage = server.conversation.client_message(
             side,
@@ -467,6 +468,7 @@ impl World {
             statements: &mut self.clients[client].statements,
             cache: &mut self.cache,
             parameters: &self.parameters,
+            watch: None,
         };
         server.conversation.repeat(side, &mut aside);
         server.note('>', &aside.to_server);

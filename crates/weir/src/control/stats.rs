@@ -83,6 +83,8 @@ impl std::ops::AddAssign for Totals {
         self.client_parses += part.client_parses;
         self.server_parses += part.server_parses;
         self.binds += part.binds;
+        self.censuses += part.censuses;
+        self.pins += part.pins;
     }
 }
 
@@ -145,6 +147,8 @@ fn average(now: &Figures, before: &Figures, elapsed: Duration) -> Figures {
             client_parses: per_second(n.client_parses, b.client_parses),
             server_parses: per_second(n.server_parses, b.server_parses),
             binds: per_second(n.binds, b.binds),
+            censuses: per_second(n.censuses, b.censuses),
+            pins: per_second(n.pins, b.pins),
         },
     }
 }

@@ -1,5 +1,6 @@
 //! A client's session on its worker.
 
+use super::census::Pin;
 use super::connection::Connection;
 use crate::report::{ClientReport, ClientState};
 use crate::shared::{Address, ClientPermit, NewClient};
@@ -40,6 +41,8 @@ pub struct Client {
     pub parameters: Arc<Parameters>,
     /// What it was greeted with, and goes back to at a RESET.
     pub at_login: Arc<Parameters>,
+    /// Set while it keeps its server connection between transactions.
+    pub pin: Option<Box<Pin>>,
     /// When it last got or gave up a lease, or began to wait.
     pub active_at: Time,
     peer: Address,
@@ -60,6 +63,7 @@ impl Client {
             statements: ClientStatements::default(),
             at_login: Arc::clone(&new.parameters),
             parameters: new.parameters,
+            pin: None,
             active_at: new.connected_at,
             peer: new.peer,
             local: new.local,
@@ -106,6 +110,7 @@ impl Client {
             server,
             prepared_statements: self.statements.len(),
             buffered: self.connection.buffered(),
+            pin: self.pin.as_ref().map(|pin| pin.report()),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::reactor::Slots;
 use super::relay::Stop;
 use super::server::{Duty, Server};
 use super::{Owner, Worker};
+use pooling::Parameters;
 use pooling::conversation::{Aside, ClientSide, Event, Passage, Reply};
 use pooling::statements::ClientStatements;
 use settings::PoolMode;
@@ -133,17 +134,14 @@ impl Worker {
                 self.end_reset(index, aside);
             }
             Event::ParameterStatus { own } => self.on_parameter(index, body, own, aside),
-            Event::SessionReset => {
-                let server = &mut self.servers[index];
-                let kept = server.parameters.without_startup();
-                server.parameters = self.shared.interner.intern(kept);
-                server.went_back = server.client().map(|_| Vec::new());
-            }
             Event::Outdated => self.statements_outdated(index),
             Event::Repeat => {
                 self.statements_outdated(index);
                 self.say_again(index, aside);
             }
+            Event::SettingsReset => self.was_reset(index, Parameters::unsure),
+            Event::SessionReset => self.was_reset(index, Parameters::bare),
+            Event::OwnRow(_) => self.census_row(index, body),
             Event::OwnFailed(own) => self.own_failed(index, own, body),
             Event::OwnDone { own, failed } => self.own_done(index, own, failed),
         }
@@ -175,6 +173,7 @@ impl Worker {
             statements: &mut client.statements,
             cache: &mut pool.statements,
             parameters: &client.parameters,
+            watch: pool.watch.as_deref(),
         };
         server.conversation.repeat(side, aside);
         let ticket = &mut server.connection.ticket;

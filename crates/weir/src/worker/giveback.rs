@@ -4,7 +4,7 @@
 use super::Worker;
 use super::client::Phase;
 use super::local_pool::{Elsewhere, LocalPool};
-use super::server::Duty;
+use super::server::{Duty, Residue};
 use crate::shared::ToWorker;
 use pooling::Time;
 use pooling::conversation::Own;
@@ -54,6 +54,12 @@ impl Worker {
         if self.mode(index) == PoolMode::Session {
             return self.fast_close(index);
         }
+        if self.take_census(index) {
+            return;
+        }
+        if self.clients[client].pin.is_some() {
+            return self.keep_lease(index, client);
+        }
         self.end_lease(client);
         self.give_back(index);
     }
@@ -94,6 +100,13 @@ impl Worker {
         let server = &mut self.servers[index];
         let pool = self.pools[server.pool_id().0 as usize].as_deref();
         let reset = pool.and_then(|pool| pool.settings.server_reset_query.clone());
+        let reset = match server.residue {
+            Residue::None => reset,
+            Residue::Session => Some("DISCARD ALL".to_owned()),
+            Residue::Lasting => {
+                return self.close_server(index, "a client has left what cannot be undone");
+            }
+        };
         match reset {
             Some(sql) if !server.conversation.is_doubtful() => {
                 server.duty = Duty::Reset { since: self.now };
@@ -240,6 +253,7 @@ impl Worker {
             return;
         }
         match conversation.status() {
+            TransactionStatus::Idle if self.take_census(index) => {}
             TransactionStatus::Idle => self.give_back(index),
             _ => self.say_own_query(index, Own::Rollback, b"ROLLBACK"),
         }
@@ -247,8 +261,13 @@ impl Worker {
 
     /// A query of the pooler's own is answered. What follows happens when the conversation is settled.
     pub(super) fn own_done(&mut self, index: usize, own: Own, failed: bool) {
-        if failed && matches!(own, Own::Check | Own::Reset) {
-            self.close_server(index, "server_check_query or server_reset_query failed");
+        match own {
+            Own::Census => self.census_done(index, failed),
+            Own::Check | Own::Reset if failed => {
+                self.close_server(index, "server_check_query or server_reset_query failed");
+            }
+            Own::Reset => self.servers[index].residue = Residue::None,
+            Own::Check | Own::Replay | Own::Rollback => {}
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::report::Totals;
 use crate::shared::{Cell, Pool};
-use pooling::Time;
 use pooling::statements::StatementCache;
-use settings::{PoolMode, PoolSettings};
+use pooling::{Time, Watch};
+use settings::{CensusPolicy, PoolMode, PoolSettings};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +16,8 @@ pub struct LocalPool {
     pub idle: VecDeque<usize>,
     pub waiting: VecDeque<Waiter>,
     pub statements: StatementCache,
+    /// What statements are looked at for; `None` where server connections are not shared between transactions, or nobody wants to know.
+    pub watch: Option<Arc<Watch>>,
     /// Server connections that waiting clients may count on: dials, idle ones of other workers, and those being checked.
     pub coming: usize,
     pub wish: Wished,
@@ -55,13 +57,17 @@ pub enum Wished {
     Noted,
 }
 
+fn watch(pool: &Pool, settings: &PoolSettings) -> Option<Arc<Watch>> {
+    let shares = settings.mode != PoolMode::Session && settings.census != CensusPolicy::Off;
+    shares.then(|| pool.state.watch.load_full())
+}
+
 impl LocalPool {
     pub fn new(shared: Arc<Pool>, statement_key: [u8; 16]) -> LocalPool {
         let settings = shared.settings.load_full();
         let cache_bytes =
             usize::try_from(settings.prepared_statement_cache_bytes).unwrap_or(usize::MAX);
         LocalPool {
-            shared,
             idle: VecDeque::new(),
             waiting: VecDeque::new(),
             statements: StatementCache::new(statement_key, cache_bytes),
@@ -70,8 +76,16 @@ impl LocalPool {
             totals: Totals::default(),
             clients: 0,
             active_clients: 0,
+            watch: watch(&shared, &settings),
+            shared,
             settings,
         }
+    }
+
+    /// The pool's settings have changed, or what is known of its database.
+    pub fn renew(&mut self) {
+        self.settings = self.shared.settings.load_full();
+        self.watch = watch(&self.shared, &self.settings);
     }
 
     /// Tells the other workers how many idle server connections there are here.

@@ -5,6 +5,7 @@
 //! again), `post` (messages from other threads), `sweep` (what is due).
 
 mod batch;
+mod census;
 mod checkout;
 mod client;
 mod connection;

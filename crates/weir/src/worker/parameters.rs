@@ -1,6 +1,7 @@
 //! What is set on a session changes: the server reports it, a RESET undoes it, a replay fails.
 
 use super::Worker;
+use pooling::Parameters;
 use pooling::conversation::{Aside, Own};
 use pooling::parameters::Origin;
 use settings::PoolMode;
@@ -9,6 +10,13 @@ use wire::SqlState;
 use wire::backend::{ErrorFields, ParameterStatus};
 
 impl Worker {
+    /// What the session had set is undone: `left` says what remains.
+    pub(super) fn was_reset(&mut self, index: usize, left: fn(&Parameters) -> Parameters) {
+        let server = &mut self.servers[index];
+        server.parameters = self.shared.interner.intern(left(&server.parameters));
+        server.went_back = server.client().map(|_| Vec::new());
+    }
+
     /// RESET and DISCARD ALL put parameters back to what the server connection logged in with. The client means what it asked for itself
     /// when it logged in: it hears so after the server's word, and the next lease puts it on the server. In session mode there is none.
     pub(super) fn end_reset(&mut self, index: usize, aside: &mut Aside) {

@@ -113,6 +113,7 @@ impl Worker {
         let bound = self.pools[server.pool_id().0 as usize]
             .as_deref()
             .map(|pool| pool.settings.abandoned_query_timeout);
+        server.leave_residue(self.clients[client].pins());
         server.duty = Duty::Abandoned {
             deadline: self.now.after(bound.unwrap_or_default()),
         };

@@ -264,7 +264,7 @@ impl Worker {
 
     fn pool_changed(&mut self, id: PoolId) {
         let Some(pool) = self.pool(id) else { return };
-        pool.settings = pool.shared.settings.load_full();
+        pool.renew();
         let settings = std::sync::Arc::clone(&pool.settings);
         let servers = self.servers.iter_mut().map(|(_, server)| server);
         for server in servers.filter(|server| server.pool_id() == id) {

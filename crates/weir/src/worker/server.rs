@@ -3,6 +3,7 @@
 use super::connection::Connection;
 use crate::report::{ServerReport, ServerState};
 use crate::shared::{Address, CancelHold, CancelTarget, Delivery, NewServer, Pool, Shared, Slot};
+use pooling::census::Census;
 use pooling::ledger::PoolId;
 use pooling::{Conversation, Parameters, Time};
 use settings::{PoolMode, PoolSettings};
@@ -76,6 +77,16 @@ pub enum Duty {
     Leaving,
 }
 
+/// What a client that is gone has left on a server connection, beyond parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Residue {
+    None,
+    /// DISCARD ALL undoes it.
+    Session,
+    /// Nothing does.
+    Lasting,
+}
+
 pub struct Server {
     pub connection: Connection,
     pub duty: Duty,
@@ -108,6 +119,10 @@ pub struct Server {
     pub retires_at: Time,
     /// Why no other client may get it, although it is idle.
     pub blemish: Option<&'static str>,
+    /// What a client that is gone has left on it.
+    pub residue: Residue,
+    /// The census that is being taken.
+    pub census: Option<Box<Census>>,
     /// What was set on it before the replay that is under way.
     pub before_replay: Option<Arc<Parameters>>,
     slot: Slot,
@@ -145,6 +160,8 @@ impl Server {
             jitter,
             retires_at: new.connected_at,
             blemish: None,
+            residue: Residue::None,
+            census: None,
             before_replay: None,
             slot: new.slot,
             pid: new.pid,

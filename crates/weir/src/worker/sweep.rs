@@ -38,6 +38,7 @@ impl Worker {
             self.renew_requests(id);
         }
         self.sweep_servers();
+        self.sweep_pins();
         if self.now.since(self.clients_swept_at) >= CLIENT_SWEEP_EVERY {
             self.clients_swept_at = self.now;
             self.sweep_clients();

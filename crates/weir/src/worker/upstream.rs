@@ -118,6 +118,7 @@ impl Upstream<'_> {
             statements: &mut self.client.statements,
             cache: &mut self.pool.statements,
             parameters: &self.client.parameters,
+            watch: self.pool.watch.as_deref(),
         };
         let body = &self.bytes[self.at + Header::SIZE..];
         let conversation = &mut self.server.conversation;

@@ -18,3 +18,4 @@ mod prepared;
 mod program;
 mod protocol;
 mod retirement;
+mod session_state;

@@ -3,6 +3,7 @@
 mod connections;
 mod counters;
 mod definitions;
+mod pins;
 mod pools;
 
 use super::super::snapshot::Snapshot;
@@ -50,6 +51,8 @@ shows! {
     "STATS_TOTALS" => StatsTotals,
     "STATS_AVERAGES" => StatsAverages,
     "TOTALS" => Totals,
+    "PINS" => Pins,
+    "CENSUS" => Census,
 }
 
 impl Show {
@@ -75,13 +78,15 @@ impl Show {
             Show::StatsTotals => counters::STATS_TOTALS,
             Show::StatsAverages => counters::STATS_AVERAGES,
             Show::Totals => counters::TOTALS,
+            Show::Pins => pins::PINS,
+            Show::Census => pins::CENSUS,
         })
     }
 
     /// How much the workers have to tell for it.
     pub fn detail(self) -> Detail {
         match self {
-            Show::Clients | Show::Servers | Show::Sockets | Show::ActiveSockets => {
+            Show::Clients | Show::Servers | Show::Sockets | Show::ActiveSockets | Show::Pins => {
                 Detail::Connections
             }
             _ => Detail::Totals,
@@ -120,6 +125,8 @@ impl Show {
             Show::StatsTotals => counters::stats_totals(snapshot),
             Show::StatsAverages => counters::stats_averages(snapshot, averages),
             Show::Totals => counters::totals(snapshot, averages),
+            Show::Pins => pins::pins(snapshot),
+            Show::Census => pins::census(snapshot),
         }
     }
 }
@@ -131,6 +138,7 @@ pub const HELP: &str = "
 \tSHOW SOCKETS|ACTIVE_SOCKETS|LISTS|MEM|STATE
 \tSHOW DNS_HOSTS|DNS_ZONES
 \tSHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
+\tSHOW PINS|CENSUS
 \tSET key = value
 \tRELOAD
 \tPAUSE [<db>]

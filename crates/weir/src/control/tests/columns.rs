@@ -72,6 +72,11 @@ fn short(show: Show) -> (&'static str, &'static str) {
             "tnnnnnnnnnnnn",
         ),
         Show::Totals => ("name value", "tn"),
+        Show::Pins => (
+            "database user application_name reasons statement age client_id server_id",
+            "tttttill",
+        ),
+        Show::Census => ("database censuses pins pinned", "tnni"),
         Show::Help
         | Show::Clients
         | Show::Servers

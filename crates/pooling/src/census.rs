@@ -1,0 +1,386 @@
+//! The census: what a server connection holds for its client, asked of the server itself when the transaction is over and the client has
+//! its answer. It is asked only about what the client's statements may have touched; what it finds becomes the client's [`Parameters`],
+//! or, where nothing can be put on another connection, a pin.
+
+use crate::Parameters;
+use crate::parameters::{Origin, Prepared};
+use sql::{Backslashes, Effect, Strings, Suspicion};
+use std::collections::BTreeSet;
+use wire::WireError;
+use wire::backend::DataRow;
+use wire::frontend::Bind;
+
+/// What a client's statements since the last census may have done to its session, as far as their texts tell.
+#[derive(Default, Debug)]
+pub struct Evidence {
+    pub suspicion: Suspicion,
+    /// Custom parameters that the texts speak of: PostgreSQL lists them nowhere.
+    pub names: BTreeSet<Box<str>>,
+    /// The front of the first statement that raised the suspicion.
+    pub statement: Box<str>,
+}
+
+/// Bytes of a statement's text that are kept to tell people about it.
+const STATEMENT_SHOWN: usize = 120;
+/// Custom parameters that one transaction may bring up.
+const NAMES_MAX: usize = 256;
+
+impl Evidence {
+    /// Notes the names of custom parameters that a text has in it.
+    fn mention(&mut self, text: &[u8]) {
+        if self.suspicion.intersects(SETTINGS) {
+            let room = NAMES_MAX.saturating_sub(self.names.len());
+            let names = sql::setting_names(text, Strings::default());
+            self.names
+                .extend(names.take(room).map(String::into_boxed_str));
+        }
+    }
+
+    pub fn add(&mut self, suspicion: Suspicion, text: &[u8]) {
+        if self.suspicion.is_empty() {
+            self.statement = shown(text);
+        }
+        self.suspicion |= suspicion;
+        self.mention(text);
+    }
+
+    /// Notes what may be the name of a custom parameter among the values of a Bind.
+    pub fn mention_values(&mut self, bind: &[u8]) {
+        if !self.suspicion.intersects(SETTINGS) {
+            return;
+        }
+        let names = values(bind).filter(|value| sql::is_custom_name(value));
+        let room = NAMES_MAX.saturating_sub(self.names.len());
+        self.names.extend(
+            names
+                .filter_map(|name| std::str::from_utf8(name).ok().map(Box::from))
+                .take(room),
+        );
+    }
+}
+
+/// The values in the body of a Bind. (Protocol: "Message Formats")
+fn values(bind: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Bind::parse(bind).map_or(&[][..], |bind| bind.rest);
+    let formats = usize::from(int16(&mut rest).unwrap_or(0));
+    rest = rest.get(2 * formats..).unwrap_or_default();
+    let count = int16(&mut rest).unwrap_or(0);
+    (0..count).map_while(move |_| value(&mut rest)).flatten()
+}
+
+fn int16(rest: &mut &[u8]) -> Option<u16> {
+    let (bytes, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(u16::from_be_bytes(*bytes))
+}
+
+/// `Some(None)`: null, whose length is -1.
+fn value<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+    let (bytes, after) = rest.split_first_chunk()?;
+    let Ok(len) = usize::try_from(i32::from_be_bytes(*bytes)) else {
+        *rest = after;
+        return Some(None);
+    };
+    let (value, after) = after.split_at_checked(len)?;
+    *rest = after;
+    Some(Some(value))
+}
+
+fn shown(text: &[u8]) -> Box<str> {
+    let front = text.get(..STATEMENT_SHOWN).unwrap_or(text);
+    String::from_utf8_lossy(front).into()
+}
+
+const SETTINGS: Suspicion = Suspicion::SETTINGS
+    .union(Suspicion::OPAQUE)
+    .union(Suspicion::DISCARD);
+const PREPARED: Suspicion = Suspicion::PREPARED
+    .union(Suspicion::OPAQUE)
+    .union(Suspicion::DISCARD);
+
+/// One kind of state that PostgreSQL can be asked for, as rows of (kind, name, value).
+struct Section {
+    asked_for: Suspicion,
+    sql: &'static str,
+}
+
+/// Nothing here depends on what a client can set: every name is qualified, operators included.
+const SECTIONS: [Section; 6] = [
+    // What is in force in this transaction only belongs to the transaction that asks.
+    Section {
+        asked_for: SETTINGS,
+        sql: "SELECT 's', s.name, pg_catalog.current_setting(s.name) FROM pg_catalog.pg_settings s \
+              WHERE s.source OPERATOR(pg_catalog.=) 'session' \
+              AND s.name OPERATOR(pg_catalog.<>) ALL (ARRAY['transaction_isolation','transaction_read_only','transaction_deferrable'])",
+    },
+    Section {
+        asked_for: SETTINGS.union(Suspicion::ROLE),
+        sql: "SELECT 'r', 'role', pg_catalog.current_setting('role')",
+    },
+    Section {
+        asked_for: PREPARED,
+        sql: "SELECT 'p', p.name, p.statement FROM pg_catalog.pg_prepared_statements p WHERE p.from_sql",
+    },
+    Section {
+        asked_for: LOCKS,
+        sql: "SELECT 'l', '', '' WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' \
+              AND l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())",
+    },
+    // pg_depend has an index by what is depended on; pg_class has none by schema.
+    Section {
+        asked_for: TEMPORARY,
+        sql: "SELECT 't', '', '' WHERE EXISTS (SELECT FROM pg_catalog.pg_depend d \
+              WHERE d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
+              AND d.refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema() \
+              AND d.refobjid OPERATOR(pg_catalog.<>) 0::pg_catalog.oid)",
+    },
+    Section {
+        asked_for: CURSORS,
+        sql: "SELECT 'h', '', '' WHERE EXISTS (SELECT FROM pg_catalog.pg_cursors c WHERE c.is_holdable)",
+    },
+];
+
+/// A set-returning function of its own session, and the last section.
+const CHANNELS_SQL: &str = "SELECT 'n', c, '' FROM pg_catalog.pg_listening_channels() c";
+
+const LOCKS: Suspicion = Suspicion::ADVISORY_LOCK
+    .union(Suspicion::OPAQUE)
+    .union(Suspicion::DISCARD);
+const TEMPORARY: Suspicion = Suspicion::TEMPORARY
+    .union(Suspicion::OPAQUE)
+    .union(Suspicion::DISCARD);
+const CURSORS: Suspicion = Suspicion::HOLD_CURSOR
+    .union(Suspicion::OPAQUE)
+    .union(Suspicion::DISCARD);
+const CHANNELS: Suspicion = Suspicion::LISTEN
+    .union(Suspicion::OPAQUE)
+    .union(Suspicion::DISCARD);
+
+/// A census that is under way.
+#[derive(Debug)]
+pub struct Census {
+    about: Suspicion,
+    statement: Box<str>,
+    settings: Vec<(Box<str>, Box<str>)>,
+    prepared: Vec<Prepared>,
+    found: Pins,
+}
+
+impl Census {
+    /// Asks about what the evidence gives reason to, about what the client is pinned for, and about the custom parameters that are
+    /// known of its session.
+    pub fn about(evidence: Evidence, pinned: Pins, known: &Parameters) -> (Census, Vec<u8>) {
+        let about = evidence.suspicion | pinned.suspicion();
+        let mut selects: Vec<String> = SECTIONS
+            .iter()
+            .filter(|section| about.intersects(section.asked_for))
+            .map(|section| section.sql.to_owned())
+            .collect();
+        if about.intersects(CHANNELS) {
+            selects.push(CHANNELS_SQL.to_owned());
+        }
+        if about.intersects(SETTINGS) {
+            selects.extend(custom_section(evidence.names, known));
+        }
+        let census = Census {
+            about,
+            statement: evidence.statement,
+            settings: Vec::new(),
+            prepared: Vec::new(),
+            found: Pins::NONE,
+        };
+        (census, selects.join(" UNION ALL ").into_bytes())
+    }
+
+    /// One row of the answer.
+    ///
+    /// # Errors
+    /// A DataRow that is none.
+    pub fn row(&mut self, body: &[u8]) -> Result<(), WireError> {
+        let row = DataRow::parse(body)?;
+        let mut values = row
+            .values()
+            .map(|value| value.and_then(|value| std::str::from_utf8(value).ok()));
+        let (Some(Some(kind)), Some(Some(name))) = (values.next(), values.next()) else {
+            self.found |= Pins::UNKNOWN;
+            return Ok(());
+        };
+        let value = values.next().flatten();
+        match (kind, value) {
+            ("r", Some("none")) | ("c", None) => {}
+            ("s" | "r" | "c", Some(value)) => self.settings.push((name.into(), value.into())),
+            ("p", Some(text)) => self.prepared_statement(name, text),
+            ("l", _) => self.found |= Pins::ADVISORY_LOCK,
+            ("t", _) => self.found |= Pins::TEMPORARY,
+            ("h", _) => self.found |= Pins::HOLD_CURSOR,
+            ("n", _) => self.found |= Pins::LISTEN,
+            _ => self.found |= Pins::UNKNOWN,
+        }
+        Ok(())
+    }
+
+    /// The text that PostgreSQL keeps is that of the whole message: only its PREPARE may be repeated.
+    fn prepared_statement(&mut self, name: &str, text: &str) {
+        let is_its_prepare = |statement: &&[u8]| {
+            matches!(sql::understand(statement, Strings::default()),
+                Some(Effect::Prepare { name: made, .. }) if *made == *name.as_bytes())
+        };
+        let mut candidates =
+            sql::statements(text.as_bytes(), Backslashes::Plain).filter(is_its_prepare);
+        match (
+            candidates.next().map(std::str::from_utf8),
+            candidates.next(),
+        ) {
+            (Some(Ok(prepare)), None) => self.prepared.push(Prepared {
+                name: name.into(),
+                text: prepare.into(),
+            }),
+            _ => self.found |= Pins::PREPARED,
+        }
+    }
+
+    /// What is set on the server connection now, given what was known of it before; and what pins its client to it.
+    /// `failed`: the server refused to say.
+    pub fn conclude(mut self, known: &Parameters, failed: bool) -> Findings {
+        if failed {
+            self.found |= Pins::UNKNOWN;
+        }
+        let mut parameters = known.clone();
+        if self.about.intersects(SETTINGS) {
+            parameters = parameters.reported_only();
+        }
+        for (name, value) in &self.settings {
+            parameters = parameters.learnt(name, value);
+        }
+        if self.about.intersects(Suspicion::ROLE)
+            && self.settings.iter().all(|(name, _)| &**name != "role")
+        {
+            parameters = parameters.without("role");
+        }
+        if self.about.intersects(PREPARED) {
+            self.prepared.sort();
+            parameters = parameters.with_prepared(self.prepared);
+        }
+        if self.about.intersects(Suspicion::SEED) {
+            self.found |= Pins::SEED;
+        }
+        if self.about.intersects(Suspicion::LIBRARY) {
+            self.found |= Pins::LIBRARY;
+        }
+        if self.about.intersects(Suspicion::UNSEEN) {
+            self.found |= Pins::UNSEEN;
+        }
+        Findings {
+            parameters,
+            pins: self.found,
+            statement: self.statement,
+        }
+    }
+}
+
+/// What a census came to.
+#[derive(Debug)]
+pub struct Findings {
+    pub parameters: Parameters,
+    pub pins: Pins,
+    /// The statement that gave rise to it.
+    pub statement: Box<str>,
+}
+
+/// The names that texts mention, and those that are set already. A parameter that exists nowhere has no value; one that has been reset an
+/// empty one, and so has one that was never set on a server connection where another client has used it: PostgreSQL cannot forget a name.
+fn custom_section(mut names: BTreeSet<Box<str>>, known: &Parameters) -> Option<String> {
+    let custom = known
+        .iter()
+        .filter(|parameter| parameter.origin != Origin::Reported && parameter.name.contains('.'));
+    names.extend(custom.map(|parameter| parameter.name.clone()));
+    if names.is_empty() {
+        return None;
+    }
+    let mut list = Vec::new();
+    for name in &names {
+        if !list.is_empty() {
+            list.push(b',');
+        }
+        crate::parameters::quote(&mut list, name);
+    }
+    let list = String::from_utf8_lossy(&list);
+    Some(format!(
+        "SELECT 'c', c, pg_catalog.current_setting(c, true) FROM pg_catalog.unnest(ARRAY[{list}]::pg_catalog.text[]) c \
+         WHERE pg_catalog.current_setting(c, true) OPERATOR(pg_catalog.<>) ''"
+    ))
+}
+
+/// Why a client keeps its server connection between transactions: state that cannot be put on another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pins(u16);
+
+impl Pins {
+    pub const NONE: Pins = Pins(0);
+    pub const ADVISORY_LOCK: Pins = Pins(1);
+    pub const TEMPORARY: Pins = Pins(1 << 1);
+    pub const HOLD_CURSOR: Pins = Pins(1 << 2);
+    pub const LISTEN: Pins = Pins(1 << 3);
+    pub const SEED: Pins = Pins(1 << 4);
+    pub const LIBRARY: Pins = Pins(1 << 5);
+    /// A prepared statement whose text cannot be repeated.
+    pub const PREPARED: Pins = Pins(1 << 6);
+    /// The server did not say what its session holds.
+    pub const UNKNOWN: Pins = Pins(1 << 7);
+    /// What no server tells of: connections that dblink has opened, globals of a function's language.
+    pub const UNSEEN: Pins = Pins(1 << 8);
+
+    const NAMES: [(Pins, &'static str); 9] = [
+        (Pins::ADVISORY_LOCK, "advisory lock"),
+        (Pins::TEMPORARY, "temporary object"),
+        (Pins::HOLD_CURSOR, "holdable cursor"),
+        (Pins::LISTEN, "listen"),
+        (Pins::SEED, "setseed"),
+        (Pins::LIBRARY, "loaded library"),
+        (Pins::PREPARED, "prepared statement"),
+        (Pins::UNKNOWN, "unknown state"),
+        (Pins::UNSEEN, "state that no query shows"),
+    ];
+
+    pub fn is_empty(self) -> bool {
+        self == Pins::NONE
+    }
+
+    /// State that no command undoes: a server connection that has it serves nobody else.
+    pub fn is_lasting(self) -> bool {
+        self.0 & (Pins::SEED.0 | Pins::LIBRARY.0 | Pins::UNSEEN.0) != 0
+    }
+
+    /// The reasons in words.
+    pub fn reasons(self) -> impl Iterator<Item = &'static str> {
+        Pins::NAMES
+            .into_iter()
+            .filter(move |(pin, _)| self.0 & pin.0 != 0)
+            .map(|(_, name)| name)
+    }
+
+    /// What a census has to ask about to find out whether the reasons hold.
+    fn suspicion(self) -> Suspicion {
+        let asked = [
+            (Pins::ADVISORY_LOCK, Suspicion::ADVISORY_LOCK),
+            (Pins::TEMPORARY, Suspicion::TEMPORARY),
+            (Pins::HOLD_CURSOR, Suspicion::HOLD_CURSOR),
+            (Pins::LISTEN, Suspicion::LISTEN),
+            (Pins::SEED, Suspicion::SEED),
+            (Pins::LIBRARY, Suspicion::LIBRARY),
+            (Pins::PREPARED, Suspicion::PREPARED),
+            (Pins::UNKNOWN, Suspicion::OPAQUE),
+            (Pins::UNSEEN, Suspicion::UNSEEN),
+        ];
+        asked
+            .into_iter()
+            .filter(|(pin, _)| self.0 & pin.0 != 0)
+            .fold(Suspicion::empty(), |all, (_, one)| all | one)
+    }
+}
+
+impl std::ops::BitOrAssign for Pins {
+    fn bitor_assign(&mut self, other: Pins) {
+        self.0 |= other.0;
+    }
+}

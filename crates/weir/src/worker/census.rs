@@ -1,0 +1,224 @@
+//! Where a lease ends, what the session holds: asked of the server after a transaction whose statements may have touched it (`pooling::census`).
+//! What can be put on another server connection becomes the client's parameters; for the rest the client keeps this one.
+
+use super::Worker;
+use super::server::{Duty, Residue, Server};
+use crate::report::PinReport;
+use crate::shared::PinPlace;
+use pooling::Time;
+use pooling::census::{Census, Findings, Pins};
+use pooling::conversation::Own;
+use settings::PinPolicy;
+use std::sync::Arc;
+use wire::{Report, Severity, SqlState};
+
+/// Why and since when a client keeps its server connection between transactions.
+pub struct Pin {
+    pub reasons: Pins,
+    pub since: Time,
+    /// The front of the statement that brought it about.
+    pub statement: Box<str>,
+    _place: PinPlace,
+}
+
+impl Pin {
+    pub fn report(&self) -> PinReport {
+        PinReport {
+            reasons: words(self.reasons),
+            statement: self.statement.clone(),
+            since: self.since,
+        }
+    }
+}
+
+impl Worker {
+    /// The transaction is over and its client has the answer: asks the server what the session holds if there is reason to. True if it is
+    /// being asked.
+    pub(super) fn take_census(&mut self, index: usize) -> bool {
+        let server = &mut self.servers[index];
+        let Some(evidence) = server.conversation.take_evidence() else {
+            return false;
+        };
+        let pins = match server.duty {
+            Duty::Leased { client } => self.clients[client].pins(),
+            _ => Pins::NONE,
+        };
+        let server = &mut self.servers[index];
+        let (census, sql) = Census::about(*evidence, pins, &server.parameters);
+        server.census = Some(Box::new(census));
+        let pool = server.pool_id();
+        if let Some(pool) = self.pool(pool) {
+            pool.totals.censuses += 1;
+        }
+        self.say_own_query(index, Own::Census, &sql);
+        true
+    }
+
+    pub(super) fn census_row(&mut self, index: usize, body: &[u8]) {
+        let server = &mut self.servers[index];
+        let broken = server
+            .census
+            .as_mut()
+            .is_some_and(|census| census.row(body).is_err());
+        if broken {
+            server.blemish = Some("it did not say what its session holds");
+        }
+    }
+
+    pub(super) fn census_done(&mut self, index: usize, failed: bool) {
+        let server = &mut self.servers[index];
+        let Some(census) = server.census.take() else {
+            return;
+        };
+        let Findings {
+            parameters,
+            pins,
+            statement,
+        } = census.conclude(&server.parameters, failed);
+        let interner = &self.shared.interner;
+        let Some(client) = server.client() else {
+            server.parameters = interner.intern(parameters);
+            server.leave_residue(pins);
+            return;
+        };
+        let at_login = &self.clients[client].at_login;
+        let expected = interner.intern(parameters.expected_by(at_login));
+        server.parameters = interner.intern(parameters);
+        self.clients[client].parameters = expected;
+        self.pin(index, client, pins, statement);
+    }
+
+    fn pin(&mut self, index: usize, client: usize, reasons: Pins, statement: Box<str>) {
+        let now = self.now;
+        let pin = &mut self.clients[client].pin;
+        match pin {
+            _ if reasons.is_empty() => {
+                if pin.take().is_some() {
+                    tracing::debug!(client = self.clients[client].id, "unpinned");
+                }
+            }
+            Some(pin) => pin.reasons = reasons,
+            None => match self.place_for_pin(index) {
+                Ok(place) => {
+                    let client = &mut self.clients[client];
+                    tracing::info!(
+                        client = client.id,
+                        "pinned to its server connection ({}) by: {statement}",
+                        words(reasons)
+                    );
+                    client.pin = Some(Box::new(Pin {
+                        reasons,
+                        since: now,
+                        statement,
+                        _place: place,
+                    }));
+                }
+                Err(refusal) => self.refuse_pin(index, client, reasons, &statement, refusal),
+            },
+        }
+    }
+
+    fn place_for_pin(&mut self, index: usize) -> Result<PinPlace, Refusal> {
+        let id = self.servers[index].pool_id();
+        let Some(pool) = self.pool(id) else {
+            return Err(Refusal::Limit);
+        };
+        pool.totals.pins += 1;
+        if pool.settings.pin == PinPolicy::Deny {
+            return Err(Refusal::Denied);
+        }
+        PinPlace::take(&pool.shared, pool.settings.max_pinned).ok_or(Refusal::Limit)
+    }
+
+    fn refuse_pin(
+        &mut self,
+        index: usize,
+        client: usize,
+        reasons: Pins,
+        statement: &str,
+        refusal: Refusal,
+    ) {
+        self.servers[index].leave_residue(reasons);
+        let (sqlstate, why) = match refusal {
+            Refusal::Denied => (
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "is not allowed here (pin = deny)",
+            ),
+            Refusal::Limit => (
+                SqlState::TOO_MANY_CONNECTIONS,
+                "is not possible: as many clients as max_pinned allows do so already",
+            ),
+        };
+        let message = format!(
+            "keeping a server connection for this session's state ({}) {why}",
+            words(reasons)
+        );
+        let hint = format!(
+            "The state came with this statement, or the transaction around it: {statement}"
+        );
+        let report = Report {
+            hint: Some(&hint),
+            ..Report::new(Severity::Fatal, sqlstate, &message)
+        };
+        self.dismiss_with(client, &report);
+    }
+
+    /// Of a client that keeps its server connection: its parameters are put on it where a RESET has gone further back than it means.
+    pub(super) fn keep_lease(&mut self, index: usize, client: usize) {
+        if !Arc::ptr_eq(
+            &self.clients[client].parameters,
+            &self.servers[index].parameters,
+        ) {
+            self.replay(index, client);
+        }
+    }
+
+    /// Clients that have kept a server connection for too long (pin_timeout) without using it.
+    pub(super) fn sweep_pins(&mut self) {
+        let now = self.now;
+        let expired: Vec<usize> = self
+            .servers
+            .iter()
+            .filter_map(|(_, server)| {
+                let client = server.client()?;
+                let pool = self.pools[server.pool_id().0 as usize].as_deref()?;
+                let limit = pool.settings.pin_timeout?;
+                let unused = self.clients[client].pin.is_some() && server.conversation.is_settled();
+                (unused && now.since(server.ready_at) >= limit).then_some(client)
+            })
+            .collect();
+        for client in expired {
+            let reasons = words(self.clients[client].pins());
+            let message = format!(
+                "pin_timeout: the session kept a server connection for its state ({reasons}) without using it"
+            );
+            self.dismiss(client, SqlState::IDLE_SESSION_TIMEOUT, &message);
+        }
+    }
+}
+
+enum Refusal {
+    Denied,
+    Limit,
+}
+
+pub(super) fn words(pins: Pins) -> String {
+    pins.reasons().collect::<Vec<_>>().join(", ")
+}
+
+impl super::client::Client {
+    pub fn pins(&self) -> Pins {
+        self.pin.as_ref().map_or(Pins::NONE, |pin| pin.reasons)
+    }
+}
+
+impl Server {
+    /// Its client goes, and this stays.
+    pub fn leave_residue(&mut self, pins: Pins) {
+        if pins.is_lasting() {
+            self.residue = Residue::Lasting;
+        } else if !pins.is_empty() && self.residue == Residue::None {
+            self.residue = Residue::Session;
+        }
+    }
+}
