@@ -82,6 +82,8 @@ pub enum Event {
     Outdated,
     /// The same, and the client need not know: [`Conversation::repeat`].
     Repeat,
+    /// Something that a session has may have ended: a temporary table, a cursor.
+    Dropped,
     /// The body is a DataRow that answers a query of the pooler's own.
     OwnRow(Own),
 }
@@ -262,6 +264,11 @@ impl Conversation {
     #[inline]
     pub fn has_evidence(&self) -> bool {
         self.evidence.is_some()
+    }
+
+    /// Gives a census reason to ask again about what it has found before.
+    pub fn look_again(&mut self) {
+        self.evidence.get_or_insert_default();
     }
 
     pub fn take_evidence(&mut self) -> Option<Box<Evidence>> {

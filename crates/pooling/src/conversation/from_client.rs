@@ -2,8 +2,8 @@
 
 use super::expected::{Expected, Named, ParsedFor};
 use super::{Aside, Conversation, CopyIn, Flow, Passage, Prepared, Series, UnnamedIs, Violation};
-use crate::parameters::Parameters;
 use crate::Watch;
+use crate::parameters::Parameters;
 use crate::statements::{ClientStatements, Scope, Standing, Statement, StatementCache};
 use crate::watch::LOOKED_AT_MAX;
 use sql::Suspicion;

@@ -247,7 +247,7 @@ impl Conversation {
             return Err(Violation::UnexpectedMessage(header.tag));
         }
         match body.first() {
-            Some(b'D' | b'R') => {
+            Some(b'D' | b'R' | b'C') if !body.starts_with(b"COMMIT") => {
                 let mut client = client;
                 let event =
                     self.tag_event(client.as_deref_mut(), CommandComplete::parse(body)?.tag);
@@ -269,6 +269,9 @@ impl Conversation {
                 Event::SessionReset
             }
             b"RESET" => Event::SettingsReset,
+            _ if command_tag.starts_with(b"DROP ") || command_tag.starts_with(b"CLOSE") => {
+                Event::Dropped
+            }
             _ => Event::Nothing,
         }
     }

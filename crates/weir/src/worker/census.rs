@@ -54,6 +54,22 @@ impl Worker {
         true
     }
 
+    /// What its client is pinned for may have ended.
+    pub(super) fn look_again(&mut self, index: usize) {
+        let server = &mut self.servers[index];
+        let pinned = server
+            .client()
+            .is_some_and(|client| self.clients[client].pin.is_some());
+        if pinned {
+            server.conversation.look_again();
+        }
+    }
+
+    /// Whether the client's next message has to wait for the census: a RESET may have gone further back than it means.
+    pub(super) fn awaits_census(&self, client: usize, server: usize) -> bool {
+        self.servers[server].census.is_some() && self.clients[client].at_login.has_startup()
+    }
+
     pub(super) fn census_row(&mut self, index: usize, body: &[u8]) {
         let server = &mut self.servers[index];
         let broken = server
@@ -85,6 +101,7 @@ impl Worker {
         let expected = interner.intern(parameters.expected_by(at_login));
         server.parameters = interner.intern(parameters);
         self.clients[client].parameters = expected;
+        self.resumed.push(client);
         self.pin(index, client, pins, statement);
     }
 

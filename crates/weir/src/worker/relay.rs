@@ -47,6 +47,9 @@ impl Worker {
                 Phase::Leased(server) if self.servers[server].holds_client() => {
                     Stop::Incomplete { from: at, wants: 0 }
                 }
+                Phase::Leased(server) if self.awaits_census(index, server) => {
+                    Stop::Incomplete { from: at, wants: 0 }
+                }
                 Phase::Leased(server) => {
                     self.leased_client(index, server, bytes, at, source, slots)
                 }
