@@ -284,7 +284,7 @@ impl Parameter {
         let plain =
             self.origin == Origin::Reported && !self.name.eq_ignore_ascii_case("search_path");
         if plain {
-            return set(sql, &self.name, &self.value);
+            set(sql, &self.name, &self.value);
         } else {
             sql.extend_from_slice(b"SELECT pg_catalog.set_config(");
             quote(sql, &self.name);
