@@ -50,14 +50,16 @@ fn in_a_query(party: Party) {
 fn in_a_transaction(party: Party) {
     let stage = party.start();
     let (mut client, server) = begin(&stage);
-    client.query("CREATE TEMP TABLE t (i int)");
+    let table = stage.table("i int");
     client.query("BEGIN");
-    client.query("INSERT INTO t VALUES (1)");
+    client.query(&format!("INSERT INTO {table} VALUES (1)"));
     client.query("SELECT pg_advisory_xact_lock(4711)");
     drop(client);
     serves_again(&stage, &server);
     assert_eq!(
-        stage.client().query("SELECT count(*) FROM t"),
+        stage
+            .client()
+            .query(&format!("SELECT count(*) FROM {table}")),
         "T D(0) C(SELECT 1) Z(I)"
     );
     assert_eq!(
@@ -80,20 +82,23 @@ fn in_a_failed_transaction(party: Party) {
 
 fn in_copy_in(party: Party) {
     let stage = party.start();
+    let table = stage.table("i int");
+    let copy = format!("COPY {table} FROM STDIN");
     for within_transaction in [false, true] {
         let (mut client, server) = begin(&stage);
-        client.query("CREATE TEMP TABLE IF NOT EXISTS t (i int)");
         if within_transaction {
             client.query("BEGIN");
         }
         client
-            .send(|out| write::query(out, b"COPY t FROM STDIN"))
+            .send(|out| write::query(out, copy.as_bytes()))
             .expect("G");
         client.send(|out| write::copy_data(out, b"1\n"));
         drop(client);
         serves_again(&stage, &server);
         assert_eq!(
-            stage.client().query("SELECT count(*) FROM t"),
+            stage
+                .client()
+                .query(&format!("SELECT count(*) FROM {table}")),
             "T D(0) C(SELECT 1) Z(I)"
         );
     }
@@ -123,9 +128,9 @@ fn in_an_unfinished_message(party: Party) {
     drop(client);
     serves_again(&stage, &server);
     let (mut client, server) = begin(&stage);
-    client.query("CREATE TEMP TABLE t (i int)");
+    let copy = format!("COPY {} FROM STDIN", stage.table("i int"));
     client
-        .send(|out| write::query(out, b"COPY t FROM STDIN"))
+        .send(|out| write::query(out, copy.as_bytes()))
         .expect("G");
     client.send_bytes(b"d\0\0\x10\x001\n");
     drop(client);

@@ -194,7 +194,7 @@ impl<'a> Actor<'a> {
             .query(&format!("COPY (SELECT {mark}) TO STDOUT"));
         assert_eq!(answer, "H d c C(COPY 1) Z(I)");
         self.client
-            .query("CREATE TEMP TABLE IF NOT EXISTS t (i int)");
+            .query("CREATE TEMP TABLE t (i int); DROP TABLE t");
     }
 
     fn leave_in_a_query(&mut self) {

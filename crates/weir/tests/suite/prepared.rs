@@ -219,34 +219,36 @@ fn errors_use_the_clients_name(party: Party) {
 fn changed_result_types_heal(party: Party) {
     let stage = party.start();
     let (mut one, mut two) = (stage.client(), stage.client());
-    one.query("CREATE TEMP TABLE t AS SELECT 1 AS i");
-    prepare(&mut one, "s", "SELECT * FROM t");
+    let table = stage.table("i int DEFAULT 1");
+    let read = format!("SELECT * FROM {table}");
+    one.query(&format!("INSERT INTO {table} DEFAULT VALUES"));
+    prepare(&mut one, "s", &read);
     assert_eq!(run(&mut one, "s"), "1");
-    two.query("ALTER TABLE t ADD COLUMN j int DEFAULT 2");
+    two.query(&format!("ALTER TABLE {table} ADD COLUMN j int DEFAULT 2"));
     one.send(|out| {
         execute(out, "s");
         write::sync(out);
     });
     one.expect("2 D(1,2) C Z(I)");
-    two.query("ALTER TABLE t ADD COLUMN k int DEFAULT 3");
+    two.query(&format!("ALTER TABLE {table} ADD COLUMN k int DEFAULT 3"));
     // Prepared by another client after the change, which is to Weir a statement that the server has: in one segment, and in two.
     two.send(|out| {
-        parse(out, "mine", "SELECT * FROM t");
+        parse(out, "mine", &read);
         write::describe(out, Target::Statement, b"mine");
         execute(out, "mine");
         write::sync(out);
     });
     two.expect("1 t T 2 D(1,2,3) C Z(I)");
-    two.query("ALTER TABLE t DROP COLUMN j");
-    prepare(&mut two, "again", "SELECT * FROM t");
+    two.query(&format!("ALTER TABLE {table} DROP COLUMN j"));
+    prepare(&mut two, "again", &read);
     two.send(|out| {
         execute(out, "again");
         write::sync(out);
     });
     two.expect("2 D(1,3) C Z(I)");
-    two.query("ALTER TABLE t DROP COLUMN k");
+    two.query(&format!("ALTER TABLE {table} DROP COLUMN k"));
     two.send(|out| {
-        parse(out, "flushed", "SELECT * FROM t");
+        parse(out, "flushed", &read);
         write::describe(out, Target::Statement, b"flushed");
         write::flush(out);
     });

@@ -151,15 +151,16 @@ fn copies(party: Party) {
 fn failed_copies(party: Party) {
     let stage = party.start();
     let mut client = stage.client();
-    client.query("CREATE TEMP TABLE t (i int)");
+    let table = stage.table("i int");
+    let copy = format!("COPY {table} FROM STDIN");
     client
-        .send(|out| write::query(out, b"COPY t FROM STDIN"))
+        .send(|out| write::query(out, copy.as_bytes()))
         .expect("G");
     client
         .send(|out| write::copy_fail(out, b"no more"))
         .expect("E(57014) Z(I)");
     client
-        .send(|out| write::query(out, b"COPY t FROM STDIN"))
+        .send(|out| write::query(out, copy.as_bytes()))
         .expect("G");
     client
         .send(|out| write::copy_data(out, b"no number\n"))
@@ -167,7 +168,9 @@ fn failed_copies(party: Party) {
     // The server has given up; the client goes on for a while, and in the meantime the connection serves somebody else.
     client.send(|out| write::copy_data(out, b"1\n"));
     assert_eq!(
-        stage.client().query("SELECT count(*) FROM t"),
+        stage
+            .client()
+            .query(&format!("SELECT count(*) FROM {table}")),
         "T D(0) C(SELECT 1) Z(I)"
     );
     client.send(|out| {

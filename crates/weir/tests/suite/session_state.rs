@@ -193,7 +193,9 @@ fn roles(party: Party) {
     let role = party.own_name("actor");
     party
         .postgres()
-        .execute(&format!("CREATE ROLE {role}; GRANT {role} TO {USER}"))
+        .execute(&format!(
+            "DROP ROLE IF EXISTS {role}; CREATE ROLE {role}; GRANT {role} TO {USER}"
+        ))
         .unwrap();
     let (_stage, mut one, mut two) = two(party);
     run(&mut one, &[&format!("SET ROLE {role}")]);

@@ -1,6 +1,7 @@
 //! What every scenario stands on: a pooler of a certain kind in front of PostgreSQL.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
 use testkit::script::{Client, Message};
 use testkit::{Ini, PgBouncer, Pooler, Postgres, Weir, wait};
 use wire::write;
@@ -201,6 +202,21 @@ impl Stage {
             (!of_user.rows.is_empty()).then(|| of_user.number(column))
         };
         wait::until(&format!("{column} = {count}"), || seen() == Some(count));
+    }
+
+    /// A new table of [`USER`]'s that only this scenario uses; gives its name.
+    #[track_caller]
+    pub fn table(&self, columns: &str) -> String {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("t_{}_{number}", std::process::id());
+        let mut client = self.client();
+        client.query(&format!("DROP TABLE IF EXISTS {name}"));
+        assert_eq!(
+            client.query(&format!("CREATE TABLE {name} ({columns})")),
+            "C(CREATE TABLE) Z(I)"
+        );
+        name
     }
 
     /// What the superuser sees.
