@@ -55,7 +55,7 @@ impl Worker {
     }
 
     /// What its client is pinned for may have ended.
-    pub(super) fn look_again(&mut self, index: usize) {
+    pub(super) fn ask_about_pin(&mut self, index: usize) {
         let server = &mut self.servers[index];
         let pinned = server
             .client()

@@ -141,7 +141,7 @@ impl Worker {
             }
             Event::SettingsReset => self.was_reset(index, Parameters::unsure),
             Event::SessionReset => self.was_reset(index, Parameters::bare),
-            Event::Dropped => self.look_again(index),
+            Event::Dropped => self.ask_about_pin(index),
             Event::OwnRow(_) => self.census_row(index, body),
             Event::OwnFailed(own) => self.own_failed(index, own, body),
             Event::OwnDone { own, failed } => self.own_done(index, own, failed),
