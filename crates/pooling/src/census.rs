@@ -4,7 +4,7 @@
 
 use crate::Parameters;
 use crate::parameters::{Origin, Prepared};
-use sql::{Backslashes, Effect, Strings, Suspicion};
+use sql::{Backslashes, Effect, SetValue, Strings, Suspicion};
 use std::collections::BTreeSet;
 use wire::WireError;
 use wire::backend::DataRow;
@@ -18,6 +18,8 @@ pub struct Evidence {
     pub names: BTreeSet<Box<str>>,
     /// The front of the first statement that raised the suspicion.
     pub statement: Box<str>,
+    /// Whether a text has SET ... TO DEFAULT, which is a RESET under another command tag.
+    pub sets_defaults: bool,
 }
 
 /// Bytes of a statement's text that are kept to tell people about it.
@@ -41,6 +43,7 @@ impl Evidence {
             self.statement = shown(text);
         }
         self.suspicion |= suspicion;
+        self.sets_defaults |= suspicion.contains(Suspicion::SETTINGS) && sets_default(text);
         self.mention(text);
     }
 
@@ -84,6 +87,18 @@ fn value<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     let (value, after) = after.split_at_checked(len)?;
     *rest = after;
     Some(Some(value))
+}
+
+fn sets_default(text: &[u8]) -> bool {
+    sql::statements(text, Backslashes::Plain).any(|statement| {
+        matches!(
+            sql::understand(statement, Strings::default()),
+            Some(Effect::Set {
+                value: SetValue::Default,
+                ..
+            })
+        )
+    })
 }
 
 fn shown(text: &[u8]) -> Box<str> {

@@ -10,6 +10,7 @@ mod expected;
 mod from_client;
 mod from_server;
 mod repeat;
+mod sql_names;
 
 pub use expected::Own;
 pub use from_client::ClientSide;

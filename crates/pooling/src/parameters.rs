@@ -149,22 +149,20 @@ impl Parameters {
         }
     }
 
-    /// What a client expects whose server connection has `self`: what it asked for at log-in and is not set now has been reset, and
-    /// goes back to that value.
-    pub fn expected_by(&self, at_login: &Parameters) -> Parameters {
-        at_login
-            .entries
-            .iter()
-            .filter(|entry| {
-                entry.origin == Origin::Startup
-                    && self
-                        .value(&entry.name)
-                        .is_none_or(|value| *value == *entry.value)
-            })
-            .fold(self.clone(), |all, entry| {
-                all.without(&entry.name)
-                    .with(&entry.name, &entry.value, Origin::Startup)
-            })
+    /// What a client expects whose server connection has `self`, as a census found it. What it asked for at log-in and is not set now has been
+    /// reset, and goes back to that value; of what servers report it has been told, which is `told`.
+    pub fn expected_by(&self, at_login: &Parameters, told: &Parameters) -> Parameters {
+        let is_unchanged = |entry: &&Parameter| {
+            let now = self.value(&entry.name);
+            entry.origin == Origin::Startup && now.is_none_or(|value| *value == *entry.value)
+        };
+        let reported = |entry: &&Parameter| entry.origin == Origin::Reported;
+        let back = at_login.entries.iter().filter(is_unchanged);
+        let told = told.entries.iter().filter(reported);
+        back.chain(told).fold(self.clone(), |all, entry| {
+            all.without(&entry.name)
+                .with(&entry.name, &entry.value, entry.origin)
+        })
     }
 
     /// What a client that asked for `startup` may expect of a server that greets with `self`.

@@ -318,6 +318,15 @@ impl ClientStatements {
         Forgotten(self.named.take())
     }
 
+    /// DEALLOCATE of one name is on its way.
+    pub fn forget(&mut self, name: &[u8]) -> Forgotten {
+        let one = self
+            .named
+            .as_mut()
+            .and_then(|named| named.remove_entry(name));
+        Forgotten(one.map(|one| Box::new(Names::from_iter([one]))))
+    }
+
     /// It has failed.
     pub fn remember(&mut self, forgotten: Forgotten) {
         let Some(before) = forgotten.0 else { return };

@@ -1,8 +1,9 @@
 //! Looks at the statements of clients for what they may do to their session. A text is scanned, not parsed: once for each distinct Parse,
 //! and for each simple Query.
 
+use crate::parameters::Prepared;
 use crate::statements::Statement;
-use sql::{LearntNames, Scanner, Suspicion};
+use sql::{Effect, LearntNames, Scanner, Strings, Suspicion};
 
 /// Texts longer than this are not waited for: what cannot be looked at whole may do anything. In bytes.
 pub const LOOKED_AT_MAX: usize = 32 * 1024;
@@ -45,6 +46,29 @@ impl Watch {
         scanner.map_or(Suspicion::OPAQUE, |scanner| {
             scanner.suspicion(text) & CENSUS
         })
+    }
+
+    /// Of a text that may EXECUTE what the session has prepared in SQL: that counts instead, if it is known.
+    pub fn text_of(&self, text: &[u8], prepared: &[Prepared]) -> Suspicion {
+        let suspicion = self.text(text);
+        if !suspicion.contains(Suspicion::PREPARED) {
+            return suspicion;
+        }
+        match self.effect(text) {
+            Some(Effect::Execute { name, .. }) => prepared
+                .iter()
+                .find(|known| *known.name.as_bytes() == *name)
+                .map_or(suspicion | Suspicion::OPAQUE, |known| {
+                    self.text(known.text.as_bytes()) - Suspicion::PREPARED
+                }),
+            Some(_) => suspicion,
+            None => suspicion | Suspicion::OPAQUE,
+        }
+    }
+
+    /// What a single statement does, if its text says so.
+    pub fn effect(&self, statement: &[u8]) -> Option<Effect> {
+        self.scanner.as_ref()?.effect(statement, Strings::default())
     }
 
     /// Of a statement that was parsed; looked at once.

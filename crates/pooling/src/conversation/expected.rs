@@ -18,6 +18,8 @@ pub enum Own {
     Rollback,
     /// What does the session hold?
     Census,
+    /// A Parse with a Sync of its own.
+    Prepare,
 }
 
 /// One message that has been sent to the server (or withheld from it), and what will answer it.

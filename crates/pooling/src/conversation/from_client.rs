@@ -39,7 +39,7 @@ impl Conversation {
             return Ok(Passage::WHOLE); // the server ignores it as well
         }
         match header.tag {
-            tag::QUERY => return Ok(self.query(client, header, body)),
+            tag::QUERY => return Ok(self.query(client, header, body, aside)),
             tag::EXECUTE => return self.execute(client.statements, header, body),
             tag::SYNC => self.sync(),
             tag::FLUSH => self.flush(aside),
@@ -60,7 +60,13 @@ impl Conversation {
     }
 
     #[inline]
-    fn query(&mut self, client: ClientSide<'_>, header: Header, body: &[u8]) -> Passage {
+    fn query(
+        &mut self,
+        client: ClientSide<'_>,
+        header: Header,
+        body: &[u8],
+        aside: &mut Aside,
+    ) -> Passage {
         let needed = match client.watch {
             Some(_) if header.body() <= LOOKED_AT_MAX => header.body(),
             _ => header.body().min(Scope::LOOK_AT),
@@ -76,9 +82,44 @@ impl Conversation {
             } else {
                 Suspicion::OPAQUE
             };
+            if suspicion.contains(Suspicion::PREPARED) {
+                return self.query_about_prepared(client, watch, header, text, aside);
+            }
             self.note(suspicion, text);
         }
         let forgotten = match (&self.prepared, Scope::of(front)) {
+            (Prepared::Shared(_), Scope::DeallocatesAll) => {
+                Some(self.expect_deallocation(client.statements))
+            }
+            _ => None,
+        };
+        self.own_unnamed(None);
+        self.expect(Expected::Query(forgotten));
+        Passage::WHOLE
+    }
+
+    /// A Query that may PREPARE, EXECUTE or DEALLOCATE.
+    #[cold]
+    fn query_about_prepared(
+        &mut self,
+        client: ClientSide<'_>,
+        watch: &Watch,
+        header: Header,
+        text: &[u8],
+        aside: &mut Aside,
+    ) -> Passage {
+        let renamed = self.rename_in_query(client.statements, watch, text, &mut aside.to_server);
+        if let Some(renamed) = renamed {
+            self.note(renamed.suspicion, text);
+            wire::write::query(&mut aside.to_server, &renamed.sql);
+            self.own_unnamed(None);
+            self.expect(Expected::Query(renamed.forgotten));
+            return Passage::Pass {
+                skip: header.total(),
+            };
+        }
+        self.note(watch.text_of(text, client.parameters.prepared()), text);
+        let forgotten = match (&self.prepared, Scope::of(text)) {
             (Prepared::Shared(_), Scope::DeallocatesAll) => {
                 Some(self.expect_deallocation(client.statements))
             }
@@ -186,6 +227,11 @@ impl Conversation {
         if parse.name.is_empty() {
             self.own_unnamed(Some(Arc::clone(&statement)));
             self.expect_parse(&statement, ParsedFor::ClientUnnamed);
+            return Ok(Passage::WHOLE);
+        }
+        let mut by_sql = client.parameters.prepared().iter();
+        if by_sql.any(|one| *one.name.as_bytes() == *parse.name) {
+            self.expect(Expected::RawParse); // the server refuses the name
             return Ok(Passage::WHOLE);
         }
         let known = self.prepared_for(&mut client, parse.name, &mut aside.to_server);

@@ -150,6 +150,9 @@ impl Conversation {
         match header.tag {
             tag::ERROR_RESPONSE => {
                 *failed = true;
+                if own == Own::Prepare {
+                    self.doubt_statements();
+                }
                 Ok(Reply::keep(header).with(Event::OwnFailed(own)))
             }
             tag::PARAMETER_STATUS => Ok(parameter_status(header, true)),
@@ -175,6 +178,9 @@ impl Conversation {
                 Ok(Reply::keep(header).with(event))
             }
             tag::DATA_ROW if own == Own::Census => Ok(Reply::keep(header).with(Event::OwnRow(own))),
+            tag::PARSE_COMPLETE | tag::CLOSE_COMPLETE if own == Own::Prepare => {
+                Ok(Reply::keep(header))
+            }
             tag::NOTICE_RESPONSE
             | tag::ROW_DESCRIPTION
             | tag::DATA_ROW
@@ -247,13 +253,29 @@ impl Conversation {
             return Err(Violation::UnexpectedMessage(header.tag));
         }
         match body.first() {
-            Some(b'D' | b'R' | b'C') if !body.starts_with(b"COMMIT") => {
+            Some(b'D' | b'R' | b'C' | b'S') if self.tag_matters(body) => {
                 let mut client = client;
                 let event =
                     self.tag_event(client.as_deref_mut(), CommandComplete::parse(body)?.tag);
                 Ok(self.execution_ended(client, header)?.with(event))
             }
             _ => self.execution_ended(client, header),
+        }
+    }
+
+    /// Whether a tag with one of these first letters says more than that a command is done. SELECT, COMMIT and COPY are the frequent ones.
+    #[inline]
+    fn tag_matters(&self, tag: &[u8]) -> bool {
+        match tag.first() {
+            Some(b'S') => {
+                tag == b"SET\0"
+                    && self
+                        .evidence
+                        .as_ref()
+                        .is_some_and(|found| found.sets_defaults)
+            }
+            Some(b'C') => tag.starts_with(b"CLOSE"),
+            _ => true,
         }
     }
 
@@ -268,7 +290,11 @@ impl Conversation {
                 self.all_deallocated(client);
                 Event::SessionReset
             }
-            b"RESET" => Event::SettingsReset,
+            b"RESET" | b"SET" => Event::SettingsReset,
+            b"DEALLOCATE" => {
+                self.forget_for_good();
+                Event::Nothing
+            }
             _ if command_tag.starts_with(b"DROP ") || command_tag.starts_with(b"CLOSE") => {
                 Event::Dropped
             }
@@ -288,11 +314,7 @@ impl Conversation {
                 statements.clear()
             }
         }
-        if let Some(Expected::Query(forgotten) | Expected::Execute(forgotten)) =
-            self.expected.front_mut()
-        {
-            *forgotten = None;
-        }
+        self.forget_for_good();
         if let Some(client) = client {
             let given_since: HashSet<&[u8]> = self
                 .expected
@@ -300,6 +322,15 @@ impl Conversation {
                 .filter_map(Expected::given_name)
                 .collect();
             client.retain_named(|name| given_since.contains(name));
+        }
+    }
+
+    /// The names that the running message drops are gone.
+    fn forget_for_good(&mut self) {
+        if let Some(Expected::Query(forgotten) | Expected::Execute(forgotten)) =
+            self.expected.front_mut()
+        {
+            *forgotten = None;
         }
     }
 

@@ -97,8 +97,8 @@ impl Worker {
             server.leave_residue(pins);
             return;
         };
-        let at_login = &self.clients[client].at_login;
-        let expected = interner.intern(parameters.expected_by(at_login));
+        let known = &self.clients[client];
+        let expected = interner.intern(parameters.expected_by(&known.at_login, &known.parameters));
         server.parameters = interner.intern(parameters);
         self.clients[client].parameters = expected;
         self.resumed.push(client);

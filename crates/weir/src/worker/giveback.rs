@@ -267,7 +267,7 @@ impl Worker {
                 self.close_server(index, "server_check_query or server_reset_query failed");
             }
             Own::Reset => self.servers[index].residue = Residue::None,
-            Own::Check | Own::Replay | Own::Rollback => {}
+            Own::Check | Own::Replay | Own::Rollback | Own::Prepare => {}
         }
     }
 }

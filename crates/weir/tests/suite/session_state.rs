@@ -9,7 +9,7 @@ use wire::write;
 scenarios! { reactors: unreported_parameters, custom_parameters, set_by_functions, names_that_are_bound, rolled_back, reset_goes_back_to_the_startup_value,
 roles, sql_prepared_statements, advisory_locks_pin, temporary_tables_pin, holdable_cursors_pin, listening_pins,
 transaction_level_locks_do_not_pin, discard_all_unpins, what_a_client_leaves_is_undone, pins_are_limited, pins_are_denied, unused_pins_end, census_can_be_off,
-plain_clients_cause_no_census, large_statements_are_not_waited_for }
+plain_clients_cause_no_census, one_namespace_of_prepared_statements, reported_startup_values_come_back, large_statements_are_not_waited_for }
 mod majors {
     scenarios! { majors: unreported_parameters, custom_parameters, roles, sql_prepared_statements, advisory_locks_pin, temporary_tables_pin, holdable_cursors_pin, listening_pins }
 }
@@ -527,4 +527,75 @@ fn large_statements_are_not_waited_for(party: Party) {
         write::sync(out);
     });
     two.expect("1 2 D C Z");
+}
+
+fn one_namespace_of_prepared_statements(party: Party) {
+    let (_stage, mut one, mut two) = two(party);
+    one.send(|out| {
+        parse(out, "mine", "SELECT $1::int + 1");
+        write::sync(out);
+    });
+    one.expect("1 Z(I)");
+    run(&mut two, &["DISCARD ALL"]);
+    assert_eq!(value(&mut one, "EXECUTE mine (41)"), "42");
+    let taken = answer(&mut one, "PREPARE mine AS SELECT 2");
+    assert_eq!(error(&taken).field(b'C').as_deref(), Some("42P05"));
+    assert!(
+        error(&taken)
+            .field(b'M')
+            .unwrap_or_default()
+            .contains("\"mine\"")
+    );
+    run(&mut one, &["BEGIN", "DEALLOCATE mine", "COMMIT"]);
+    let gone = answer(&mut one, "EXECUTE mine (1)");
+    assert_eq!(error(&gone).field(b'C').as_deref(), Some("26000"));
+    run(&mut one, &["PREPARE mine AS SELECT 'by SQL'"]);
+    run(&mut two, &["SELECT 1"]);
+    one.send(|out| {
+        parse(out, "mine", "SELECT 3");
+        write::sync(out);
+    });
+    one.expect("E(42P05) Z(I)");
+    one.send(|out| {
+        execute(out, "mine");
+        write::sync(out);
+    });
+    one.expect("2 D(by SQL) C Z(I)");
+}
+
+fn reported_startup_values_come_back(party: Party) {
+    let stage = party.start();
+    let own = [
+        ("user", USER),
+        ("database", Postgres::DATABASE),
+        ("DateStyle", "SQL, DMY"),
+        ("application_name", "started"),
+    ];
+    let mut one = Client::login_with(stage.port(), wire::startup::PROTOCOL_3_0, &own);
+    let mut two = stage.client();
+    for reset in [
+        "RESET ALL",
+        "DISCARD ALL",
+        "SET DateStyle TO DEFAULT",
+        "RESET DateStyle",
+    ] {
+        run(&mut one, &["SET DateStyle = 'German'"]);
+        let messages = answer(&mut one, reset);
+        let told = messages.iter().rev().find(|message| {
+            message.tag == b'S'
+                && message
+                    .detail()
+                    .is_some_and(|detail| detail.starts_with("DateStyle"))
+        });
+        let told = told.and_then(Message::detail);
+        assert_eq!(told.as_deref(), Some("DateStyle=SQL, DMY"), "{reset}");
+        run(&mut two, &["SELECT 1"]);
+        assert_eq!(value(&mut one, "SHOW DateStyle"), "SQL, DMY", "{reset}");
+        assert_eq!(
+            value(&mut one, "SHOW application_name"),
+            "started",
+            "{reset}"
+        );
+        assert_eq!(value(&mut two, "SHOW DateStyle"), "ISO, MDY", "{reset}");
+    }
 }
