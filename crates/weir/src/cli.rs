@@ -1,4 +1,4 @@
-//! The command line: PgBouncer's flags, and the commands `check` and `demo` that it does not have.
+//! The command line: PgBouncer's flags, and the commands `check`, `demo` and `lab` that it does not have.
 
 use crate::start::{self, Mode, Options};
 use anyhow::Context;
@@ -11,10 +11,10 @@ use std::process::ExitCode;
 #[command(name = "weir", version, disable_help_subcommand = true)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(
-    override_usage = "weir [OPTIONS] CONFIG.ini\n       weir check CONFIG.ini\n       weir demo [--seconds N]"
+    override_usage = "weir [OPTIONS] CONFIG.ini\n       weir check CONFIG.ini\n       weir demo [--seconds N]\n       weir lab [EXPERIMENT]... [--target NAME=DSN]... [--quick | --full] [--out DIR]"
 )]
 struct Arguments {
-    /// The configuration file (write ./check or ./demo for a file of that name)
+    /// The configuration file (write ./check, ./demo or ./lab for a file of that name)
     #[arg(value_name = "CONFIG.ini", required = true)]
     config: Option<PathBuf>,
     /// Run in the background; needs a pidfile and a logfile or syslog
@@ -47,6 +47,40 @@ enum Command {
         #[arg(long, value_name = "N")]
         seconds: Option<u64>,
     },
+    /// Repeat the published experiments about connections on this machine: PostgreSQL, Weir, and other poolers side by side
+    #[cfg(feature = "lab")]
+    Lab(Lab),
+}
+
+#[cfg(feature = "lab")]
+#[derive(clap::Args, Debug)]
+struct Lab {
+    /// idle, think, bloat, memory, connect, poolsize, overhead, readers-writers, storm; all if none is named
+    #[arg(value_name = "EXPERIMENT")]
+    experiments: Vec<String>,
+    /// What to compare, PostgreSQL itself first; without it a PostgreSQL, Weir and an installed PgBouncer of the lab's own
+    #[arg(long = "target", value_name = "NAME=DSN")]
+    targets: Vec<lab::site::Target>,
+    #[command(flatten)]
+    depth: Depth,
+    /// Where the results go; otherwise a new folder weir-lab-DATE-TIME
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[cfg(feature = "lab")]
+#[derive(clap::Args, Debug)]
+#[group(multiple = false)]
+struct Depth {
+    /// Small sizes: everything within ten minutes (this is the default)
+    #[arg(long)]
+    quick: bool,
+    /// The published sizes, as far as this machine carries them: hours
+    #[arg(long)]
+    full: bool,
+    /// Only try every experiment out
+    #[arg(long, hide = true)]
+    smallest: bool,
 }
 
 /// Runs what the command line asks for. Errors go to stderr, and the exit status tells of them.
@@ -61,6 +95,11 @@ pub fn main() -> ExitCode {
             command: Some(Command::Demo { seconds }),
             ..
         } => demo(seconds),
+        #[cfg(feature = "lab")]
+        Arguments {
+            command: Some(Command::Lab(options)),
+            ..
+        } => experiments(options),
         arguments => options(arguments).and_then(|options| start::run(&options)),
     };
     outcome.unwrap_or_else(|error| {
@@ -115,13 +154,39 @@ fn check(path: &Path) -> anyhow::Result<ExitCode> {
 
 #[cfg(feature = "lab")]
 fn demo(seconds: Option<u64>) -> anyhow::Result<ExitCode> {
-    let weir_program =
-        std::env::current_exe().context("this program's own file cannot be found")?;
     lab::demo::run(&lab::demo::DemoOptions {
         seconds,
-        weir_program,
+        weir_program: this_program()?,
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(feature = "lab")]
+fn experiments(options: Lab) -> anyhow::Result<ExitCode> {
+    lab::command::run(&lab::command::LabOptions {
+        experiments: options.experiments,
+        targets: options.targets,
+        depth: options.depth.chosen(),
+        out: options.out,
+        weir_program: this_program()?,
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(feature = "lab")]
+impl Depth {
+    fn chosen(&self) -> lab::experiment::Depth {
+        match self {
+            Depth { full: true, .. } => lab::experiment::Depth::Full,
+            Depth { smallest: true, .. } => lab::experiment::Depth::Smallest,
+            Depth { .. } => lab::experiment::Depth::Quick,
+        }
+    }
+}
+
+#[cfg(feature = "lab")]
+fn this_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("this program's own file cannot be found")
 }
 
 #[cfg(test)]
@@ -151,6 +216,26 @@ mod tests {
             Some(PathBuf::from("/etc/pgbouncer/pgbouncer.ini"))
         );
         assert!(parse("--daemon --user=a --verbose --quiet x.ini").is_ok());
+    }
+
+    #[cfg(feature = "lab")]
+    #[test]
+    fn experiments_and_targets() {
+        let line = "lab idle storm --full --out /tmp/x --target pg=host=127.0.0.1\u{a0}user=a --target w=postgresql://a@127.0.0.1:6432/a";
+        let line: Vec<String> = line
+            .split(' ')
+            .map(|word| word.replace('\u{a0}', " "))
+            .collect();
+        let arguments = Arguments::try_parse_from(std::iter::once("weir".to_owned()).chain(line));
+        let Some(Command::Lab(lab)) = arguments.expect("valid").command else {
+            panic!("it is the command lab")
+        };
+        assert_eq!(lab.experiments, ["idle", "storm"]);
+        assert_eq!(lab.depth.chosen(), ::lab::experiment::Depth::Full);
+        assert_eq!(lab.targets.len(), 2);
+        assert!(parse("lab --quick --full").is_err());
+        assert!(parse("lab --target nonsense").is_err());
+        assert!(parse("lab").is_ok());
     }
 
     #[test]

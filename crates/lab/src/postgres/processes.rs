@@ -23,6 +23,19 @@ pub enum MemoryKind {
     Resident,
 }
 
+/// Memory of a family of processes, by kind, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Anatomy {
+    /// Pages that one process alone has.
+    pub private: u64,
+    /// Private pages, and a share of the shared ones.
+    pub proportional: u64,
+    /// Shared pages count for each process.
+    pub resident: u64,
+    /// What the kernel needs to find the pages.
+    pub page_tables: u64,
+}
+
 /// `postmaster` and its children. PostgreSQL's process tree has these two levels (manual, "How Connections Are Established").
 pub fn family(postmaster: u32) -> Vec<Pid> {
     let parents: HashMap<u32, u32> = process_ids()
@@ -72,6 +85,34 @@ pub fn memory(parent: u32) -> Memory {
         bytes,
         processes: family.len(),
         kind,
+    }
+}
+
+/// Memory of a process and its children, by kind; all zero where the kernel does not tell.
+pub fn anatomy(parent: u32) -> Anatomy {
+    let mut all = Anatomy::default();
+    for pid in family(parent) {
+        let rollup = Fields::read(format!("/proc/{pid}/smaps_rollup"));
+        all.private += rollup.bytes("Private_Clean:") + rollup.bytes("Private_Dirty:");
+        all.proportional += rollup.bytes("Pss:");
+        all.resident += rollup.bytes("Rss:");
+        all.page_tables += Fields::read(format!("/proc/{pid}/status")).bytes("VmPTE:");
+    }
+    all
+}
+
+/// A file of lines such as "Pss:    123 kB".
+struct Fields(String);
+
+impl Fields {
+    fn read(path: String) -> Self {
+        Self(std::fs::read_to_string(path).unwrap_or_default())
+    }
+
+    fn bytes(&self, name: &str) -> u64 {
+        let rest = self.0.lines().find_map(|line| line.strip_prefix(name));
+        let kib = rest.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+        kib.unwrap_or_default() * 1024
     }
 }
 
