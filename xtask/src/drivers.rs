@@ -41,7 +41,8 @@ fn test(here: &Workspace, folder: &Path) -> anyhow::Result<Count> {
     run(&mut command)
 }
 
-fn needs(folder: &Path) -> anyhow::Result<Vec<Tool>> {
+/// What the file `needs` of a folder asks for.
+pub fn needs(folder: &Path) -> anyhow::Result<Vec<Tool>> {
     let file = folder.join("needs");
     if !file.is_file() {
         return Ok(Vec::new());

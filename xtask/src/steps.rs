@@ -9,6 +9,9 @@ use std::process::{Command, Stdio};
 /// Every major version that PostgreSQL's project supports.
 const POSTGRES_MAJORS: [&str; 5] = ["14", "15", "16", "17", "18"];
 
+/// Where the step `lab` leaves its results for the step `report`.
+const SMALLEST_RUN: &str = "target/lab";
+
 type Action = Box<dyn Fn(&Workspace) -> anyhow::Result<Count>>;
 
 /// One thing to do, by name.
@@ -93,9 +96,22 @@ pub fn all(here: &Workspace) -> Vec<Step> {
         Step::new("demo", &["build"], |here| {
             run(command(here, here.built.join("weir")).args(["demo", "--seconds", "4"]))
         }),
+        Step::new("lab", &["build"], |here| {
+            let arguments = ["lab", "--smallest", "--out", SMALLEST_RUN];
+            run(command(here, here.built.join("weir")).args(arguments))
+        }),
+        Step::new("report", &["lab"], open_report),
     ];
     steps.extend(drivers::steps(here));
     steps
+}
+
+/// In a browser.
+fn open_report(here: &Workspace) -> anyhow::Result<Count> {
+    let folder = here.root.join("tests/browser");
+    tools::provide_tools(&drivers::needs(&folder)?)?;
+    let report = here.root.join(SMALLEST_RUN).join("report.html");
+    run(command(here, folder.join("run")).arg(report))
 }
 
 /// Not one of CI's: it changes files.

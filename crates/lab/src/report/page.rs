@@ -118,8 +118,8 @@ fn figure(chart: &Chart) -> Result<Markup, PlotError> {
 
 fn table(grid: &Grid) -> Markup {
     html! {
+        p.caption { (grid.title) }
         div.scroll { table {
-            caption { (grid.title) }
             thead { tr { @for name in &grid.head { th { (name) } } } }
             tbody { @for line in &grid.lines { tr {
                 th { (line.label) @if let Some(note) = &line.note { br; small { (note) } } }
@@ -135,8 +135,8 @@ fn published(published: &[Published]) -> Markup {
             details.published open {
                 summary { "What others have published" }
                 @for figures in published {
+                    p.caption { (figures.source) }
                     div.scroll { table {
-                        caption { (figures.source) }
                         thead { tr { @for name in &figures.columns { th { (name) } } } }
                         tbody { @for row in &figures.rows { tr { @for cell in row { td { (cell) } } } } }
                     } }

@@ -19,6 +19,10 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(230, 159, 0),
     RGBColor(90, 90, 90),
 ];
+/// A font's height for its size, by which the drawing library divides.
+const LINE: f64 = 1.24;
+/// Mean width of a letter for a font's size.
+const LETTER: f64 = 0.56;
 const TICKS_MAX: usize = 7;
 /// How much of a category's place its bars take.
 const BARS: f64 = 0.8;
@@ -30,6 +34,7 @@ const SHARPNESS: f32 = 2.0;
 pub struct Frame {
     pub width: u32,
     pub height: u32,
+    /// Of headings; labels are a pixel smaller.
     pub font: u32,
 }
 
@@ -37,12 +42,12 @@ impl Frame {
     pub const WIDE: Frame = Frame {
         width: 760,
         height: 420,
-        font: 13,
+        font: 14,
     };
     pub const NARROW: Frame = Frame {
         width: 360,
-        height: 400,
-        font: 12,
+        height: 420,
+        font: 13,
     };
 }
 
@@ -102,8 +107,10 @@ fn draw(chart: &Chart, frame: Frame, text: &mut String) -> Result<(), Failure> {
     let _ = plotters::style::register_font(FONT, FontStyle::Normal, dejavu::sans::regular());
     let root = SVGBackend::with_string(text, (frame.width, frame.height)).into_drawing_area();
     root.fill(&WHITE)?;
-    let legend = Legend::of(chart, frame);
-    let (plot, below) = root.split_vertically(frame.height - legend.height());
+    let (heading, legend) = (Heading::of(&chart.title, frame), Legend::of(chart, frame));
+    let (above, rest) = root.split_vertically(heading.height());
+    let (plot, below) = rest.split_vertically(frame.height - heading.height() - legend.height());
+    heading.draw(&above)?;
     let dots = || chart.series.iter().flat_map(|series| &series.dots);
     let x = Ruler::of(&chart.x, dots().map(|dot| dot.x));
     let y = Ruler::of(&chart.y, dots().flat_map(|dot| [dot.y, dot.high]));
@@ -119,10 +126,8 @@ fn draw_plot(
     frame: Frame,
     (x, y): (Ruler, Ruler),
 ) -> Result<(), Failure> {
-    let letters = |size: u32| (FONT, size).into_font();
     let mut context = ChartBuilder::on(area)
-        .caption(&chart.title, letters(frame.font + 1))
-        .margin(8)
+        .margin(6)
         .margin_right(16)
         .x_label_area_size(frame.font * 3)
         .y_label_area_size(frame.font * 5)
@@ -186,6 +191,10 @@ fn draw_line(plot: &mut Plot<'_, '_>, series: &Series) -> Result<(), Failure> {
     let dots = series.dots.iter();
     plot.draw_series(dots.map(|dot| Circle::new((dot.x, dot.y), 3, style.filled())))?;
     Ok(())
+}
+
+fn letters(size: u32) -> FontDesc<'static> {
+    (FONT, f64::from(size) * LINE).into_font()
 }
 
 fn colour(series: &Series) -> RGBColor {
@@ -323,6 +332,50 @@ fn round_ticks(largest: f64) -> Vec<f64> {
         .collect()
 }
 
+/// The title, above the plot, in as many lines as it takes.
+struct Heading {
+    lines: Vec<String>,
+    frame: Frame,
+}
+
+impl Heading {
+    fn of(title: &str, frame: Frame) -> Self {
+        let fitting = (f64::from(frame.width - 24) / (f64::from(frame.font) * LETTER)) as usize;
+        let mut lines = vec![String::new()];
+        for word in title.split(' ') {
+            let line = lines
+                .last_mut()
+                .filter(|line| line.len() + word.len() < fitting);
+            match line {
+                Some(line) if line.is_empty() => line.push_str(word),
+                Some(line) => {
+                    line.push(' ');
+                    line.push_str(word);
+                }
+                None => lines.push(word.to_owned()),
+            }
+        }
+        Self { lines, frame }
+    }
+
+    fn height(&self) -> u32 {
+        self.lines.len() as u32 * self.row() + 6
+    }
+
+    fn row(&self) -> u32 {
+        self.frame.font * 3 / 2
+    }
+
+    fn draw(&self, area: &Area<'_>) -> Result<(), Failure> {
+        let style = letters(self.frame.font).into_text_style(area);
+        for (number, line) in self.lines.iter().enumerate() {
+            let place = (12, 6 + (self.row() * number as u32) as i32);
+            area.draw(&Text::new(line.clone(), place, style.clone()))?;
+        }
+        Ok(())
+    }
+}
+
 /// Names of the series, below the plot, in as many columns as fit.
 struct Legend<'a> {
     chart: &'a Chart,
@@ -333,7 +386,8 @@ struct Legend<'a> {
 impl<'a> Legend<'a> {
     fn of(chart: &'a Chart, frame: Frame) -> Self {
         let letters = chart.series.iter().map(|series| series.label.len()).max();
-        let width = (letters.unwrap_or_default() as u32 + 7) * frame.font * 6 / 10;
+        let width =
+            (letters.unwrap_or_default() as f64 * LETTER * f64::from(frame.font)) as u32 + 48;
         let columns = (frame.width / width.max(1)).clamp(1, chart.series.len().max(1) as u32);
         Self {
             chart,
@@ -370,7 +424,7 @@ impl<'a> Legend<'a> {
                     .step_by((dash + gap) as usize)
                     .try_for_each(|from| area.draw(&line(from, (from + dash as i32).min(24))))?,
             }
-            let style = (FONT, self.frame.font).into_font().into_text_style(area);
+            let style = letters(self.frame.font - 1).into_text_style(area);
             let place = (left + 30, middle - self.frame.font as i32 / 2);
             area.draw(&Text::new(series.label.clone(), place, style))?;
         }
