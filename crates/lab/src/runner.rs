@@ -4,7 +4,7 @@
 mod progress;
 
 use crate::experiment::{Depth, Experiment, Plan, Planned, Scope};
-use crate::results::{Row, Study, Table};
+use crate::results::{Row, Study, Table, Verdict};
 use crate::site::{Error, Site};
 use progress::Progress;
 use std::time::{Duration, Instant};
@@ -170,19 +170,16 @@ impl Performance<'_> {
     fn close(self) -> Study {
         let table = Table { rows: self.rows };
         let measured = table.rows.iter().any(|row| !row.samples.is_empty());
-        let (verdict, charts) = match measured {
-            true => (
-                self.experiment.verdict(&table),
-                self.experiment.charts(&table),
-            ),
-            false => (
-                crate::results::Verdict {
-                    headline: "Nothing was measured.".into(),
-                    sentences: Vec::new(),
-                },
-                Vec::new(),
-            ),
+        let verdict = match measured {
+            true => self.experiment.verdict(&table),
+            false => Verdict {
+                headline: "Nothing was measured.".into(),
+                sentences: Vec::new(),
+            },
         };
+        // What a smaller run does not measure has no plot.
+        let mut charts = self.experiment.charts(&table);
+        charts.retain(|chart| chart.series.iter().any(|series| !series.dots.is_empty()));
         Study {
             name: self.experiment.name().into(),
             about: self.experiment.about(),
