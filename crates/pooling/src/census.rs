@@ -3,7 +3,7 @@
 //! or, where nothing can be put on another connection, a pin.
 
 use crate::Parameters;
-use crate::parameters::{Origin, Prepared};
+use crate::parameters::{Origin, Parameter, Prepared};
 use sql::{Backslashes, Effect, SetValue, Strings, Suspicion};
 use std::collections::BTreeSet;
 use wire::WireError;
@@ -18,8 +18,8 @@ pub struct Evidence {
     pub names: BTreeSet<Box<str>>,
     /// The front of the first statement that raised the suspicion.
     pub statement: Box<str>,
-    /// Whether a text has SET ... TO DEFAULT, which is a RESET under another command tag.
-    pub sets_defaults: bool,
+    /// Whether a text has a RESET, or SET ... TO DEFAULT, which is one under another command tag.
+    pub resets: bool,
 }
 
 /// Bytes of a statement's text that are kept to tell people about it.
@@ -43,7 +43,7 @@ impl Evidence {
             self.statement = shown(text);
         }
         self.suspicion |= suspicion;
-        self.sets_defaults |= suspicion.contains(Suspicion::SETTINGS) && sets_default(text);
+        self.resets |= suspicion.intersects(SETTINGS) && has_reset(text);
         self.mention(text);
     }
 
@@ -89,14 +89,19 @@ fn value<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     Some(Some(value))
 }
 
-fn sets_default(text: &[u8]) -> bool {
+fn has_reset(text: &[u8]) -> bool {
     sql::statements(text, Backslashes::Plain).any(|statement| {
         matches!(
             sql::understand(statement, Strings::default()),
-            Some(Effect::Set {
-                value: SetValue::Default,
-                ..
-            })
+            Some(
+                Effect::Reset(_)
+                    | Effect::ResetAll
+                    | Effect::DiscardAll
+                    | Effect::Set {
+                        value: SetValue::Default,
+                        ..
+                    }
+            )
         )
     })
 }
@@ -176,6 +181,8 @@ const CHANNELS: Suspicion = Suspicion::LISTEN
 pub struct Census {
     about: Suspicion,
     statement: Box<str>,
+    /// Custom parameters that have a value, and were not reset: an empty one is a value too.
+    may_be_empty: Vec<Box<str>>,
     settings: Vec<(Box<str>, Box<str>)>,
     prepared: Vec<Prepared>,
     found: Pins,
@@ -186,6 +193,7 @@ impl Census {
     /// known of its session.
     pub fn about(evidence: Evidence, pinned: Pins, known: &Parameters) -> (Census, Vec<u8>) {
         let about = evidence.suspicion | pinned.suspicion();
+        let resets = evidence.resets;
         let mut selects: Vec<String> = SECTIONS
             .iter()
             .filter(|section| about.intersects(section.asked_for))
@@ -197,8 +205,12 @@ impl Census {
         if about.intersects(SETTINGS) {
             selects.extend(custom_section(evidence.names, known));
         }
+        let is_set =
+            |entry: &&Parameter| entry.name.contains('.') && entry.origin != Origin::Reported;
+        let set = known.iter().filter(is_set).filter(|_| !resets);
         let census = Census {
             about,
+            may_be_empty: set.map(|entry| entry.name.clone()).collect(),
             statement: evidence.statement,
             settings: Vec::new(),
             prepared: Vec::new(),
@@ -223,6 +235,7 @@ impl Census {
         let value = values.next().flatten();
         match (kind, value) {
             ("r", Some("none")) | ("c", None) => {}
+            ("c", Some("")) if self.may_be_empty.iter().all(|known| **known != *name) => {}
             ("s" | "r" | "c", Some(value)) => self.settings.push((name.into(), value.into())),
             ("p", Some(text)) => self.prepared_statement(name, text),
             ("l", _) => self.found |= Pins::ADVISORY_LOCK,
@@ -321,8 +334,7 @@ fn custom_section(mut names: BTreeSet<Box<str>>, known: &Parameters) -> Option<S
     }
     let list = String::from_utf8_lossy(&list);
     Some(format!(
-        "SELECT 'c', c, pg_catalog.current_setting(c, true) FROM pg_catalog.unnest(ARRAY[{list}]::pg_catalog.text[]) c \
-         WHERE pg_catalog.current_setting(c, true) OPERATOR(pg_catalog.<>) ''"
+        "SELECT 'c', c, pg_catalog.current_setting(c, true) FROM pg_catalog.unnest(ARRAY[{list}]::pg_catalog.text[]) c"
     ))
 }
 
@@ -344,8 +356,10 @@ impl Pins {
     pub const UNKNOWN: Pins = Pins(1 << 7);
     /// What no server tells of: connections that dblink has opened, globals of a function's language.
     pub const UNSEEN: Pins = Pins(1 << 8);
+    /// A client that reads sequence values has inserted rows.
+    pub const SEQUENCE: Pins = Pins(1 << 9);
 
-    const NAMES: [(Pins, &'static str); 9] = [
+    const NAMES: [(Pins, &'static str); 10] = [
         (Pins::ADVISORY_LOCK, "advisory lock"),
         (Pins::TEMPORARY, "temporary object"),
         (Pins::HOLD_CURSOR, "holdable cursor"),
@@ -355,6 +369,7 @@ impl Pins {
         (Pins::PREPARED, "prepared statement"),
         (Pins::UNKNOWN, "unknown state"),
         (Pins::UNSEEN, "state that no query shows"),
+        (Pins::SEQUENCE, "sequence value"),
     ];
 
     pub fn is_empty(self) -> bool {

@@ -10,11 +10,13 @@ mod expected;
 mod from_client;
 mod from_server;
 mod repeat;
+mod sequences;
 mod sql_names;
 
 pub use expected::Own;
 pub use from_client::ClientSide;
 pub use from_server::Reply;
+pub use sequences::SequenceUse;
 
 use crate::census::Evidence;
 use crate::statements::{
@@ -23,6 +25,7 @@ use crate::statements::{
 };
 use expected::{Expected, Parsed, ParsedFor};
 use repeat::Kept;
+use sequences::Sequences;
 use sql::Suspicion;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -156,6 +159,7 @@ pub struct Conversation {
     given: usize,
     /// What the client's statements may have done to its session since the server was last asked.
     evidence: Option<Box<Evidence>>,
+    sequences: Sequences,
     trust: Trust,
 }
 
@@ -196,12 +200,14 @@ impl Conversation {
             described: Vec::new(),
             given: 0,
             evidence: None,
+            sequences: Sequences::NEW,
             trust: Trust::Full,
         }
     }
 
-    /// Another client begins.
-    pub fn begin_lease(&mut self) {
+    /// A client begins; `client` is a number of its own.
+    pub fn begin_lease(&mut self, client: u64) {
+        self.sequences.begin_lease(client);
         self.unnamed_is = UnnamedIs::SomebodyElses;
         self.kept.renew();
     }
@@ -278,6 +284,7 @@ impl Conversation {
 
     #[inline]
     fn note(&mut self, suspicion: Suspicion, text: &[u8]) {
+        let suspicion = suspicion - Suspicion::SEQUENCE_READ;
         if !suspicion.is_empty() {
             self.evidence.get_or_insert_default().add(suspicion, text);
         }

@@ -64,7 +64,7 @@ impl Both {
             2 if self.conversation.is_settled() => {
                 self.from_client.clear();
                 self.statements = Some(ClientStatements::default());
-                self.conversation.begin_lease();
+                self.conversation.begin_lease(1);
             }
             3 if self.statements.take().is_some() => self.conversation.wind_up(&mut Vec::new()),
             4 if self.conversation.is_settled() => {

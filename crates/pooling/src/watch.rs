@@ -8,8 +8,8 @@ use sql::{Effect, LearntNames, Scanner, Strings, Suspicion};
 /// Texts longer than this are not waited for: what cannot be looked at whole may do anything. In bytes.
 pub const LOOKED_AT_MAX: usize = 32 * 1024;
 
-/// What a census can be asked about; the rest of what a text gives away concerns others.
-const CENSUS: Suspicion = Suspicion::SETTINGS
+/// What concerns a server connection: what a census can be asked about, and reading sequence values.
+const CONCERNS: Suspicion = Suspicion::SETTINGS
     .union(Suspicion::ROLE)
     .union(Suspicion::PREPARED)
     .union(Suspicion::ADVISORY_LOCK)
@@ -20,6 +20,7 @@ const CENSUS: Suspicion = Suspicion::SETTINGS
     .union(Suspicion::LIBRARY)
     .union(Suspicion::DISCARD)
     .union(Suspicion::UNSEEN)
+    .union(Suspicion::SEQUENCE_READ)
     .union(Suspicion::OPAQUE);
 
 /// The words to look for in one database: PostgreSQL's own, and the functions and relations that reach them.
@@ -44,7 +45,7 @@ impl Watch {
     pub fn text(&self, text: &[u8]) -> Suspicion {
         let scanner = self.scanner.as_ref();
         scanner.map_or(Suspicion::OPAQUE, |scanner| {
-            scanner.suspicion(text) & CENSUS
+            scanner.suspicion(text) & CONCERNS
         })
     }
 

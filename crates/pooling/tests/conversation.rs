@@ -92,14 +92,14 @@ impl Table {
                         .replace(ClientStatements::default())
                         .unwrap_or_default(),
                 );
-                self.conversation.begin_lease();
+                self.conversation.begin_lease(1);
             }
             "back" => {
                 assert!(self.conversation.is_settled());
                 let back = self.others.pop().expect("somebody has left");
                 self.others
                     .insert(0, self.client.replace(back).unwrap_or_default());
-                self.conversation.begin_lease();
+                self.conversation.begin_lease(1);
             }
             date if date.starts_with("dates") => {
                 let style = [("DateStyle", &date[5..])];

@@ -299,6 +299,7 @@ impl Pools {
             state: self.database_state(&database.name),
             clients: ClientCounter::default(),
             pinned: ClientCounter::default(),
+            reads_sequences: AtomicBool::new(false),
             user_clients: self.user_clients(user),
             all_clients: Arc::clone(&shared.clients),
             cells: (0..workers).map(|_| Cell::default()).collect(),
@@ -369,6 +370,8 @@ pub struct Pool {
     pub clients: ClientCounter,
     /// Clients that keep their server connections between transactions.
     pub pinned: ClientCounter,
+    /// A client has asked for sequence values (currval, lastval).
+    pub reads_sequences: AtomicBool,
     pub user_clients: Arc<ClientCounter>,
     pub all_clients: Arc<ClientCounter>,
     /// One for each worker.

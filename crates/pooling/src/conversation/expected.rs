@@ -18,6 +18,8 @@ pub enum Own {
     Rollback,
     /// What does the session hold?
     Census,
+    /// DISCARD SEQUENCES: their values are another client's.
+    DropSequences,
     /// A Parse with a Sync of its own.
     Prepare,
 }

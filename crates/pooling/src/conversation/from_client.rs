@@ -82,6 +82,9 @@ impl Conversation {
             } else {
                 Suspicion::OPAQUE
             };
+            if suspicion.contains(Suspicion::SEQUENCE_READ) {
+                self.note_sequence_read(&mut aside.to_server);
+            }
             if suspicion.contains(Suspicion::PREPARED) {
                 return self.query_about_prepared(client, watch, header, text, aside);
             }
@@ -224,6 +227,13 @@ impl Conversation {
         let statement = client
             .cache
             .intern(parse.text, parse.param_types, client.parameters);
+        if let Some(watch) = client.watch
+            && watch
+                .statement(&statement)
+                .contains(Suspicion::SEQUENCE_READ)
+        {
+            self.note_sequence_read(&mut aside.to_server);
+        }
         if parse.name.is_empty() {
             self.own_unnamed(Some(Arc::clone(&statement)));
             self.expect_parse(&statement, ParsedFor::ClientUnnamed);
@@ -299,7 +309,14 @@ impl Conversation {
             return Ok(Passage::Incomplete);
         };
         if let Some(watch) = client.watch
-            && !self.note_execution(watch, client.statements, name, body, header)
+            && !self.note_execution(
+                watch,
+                client.statements,
+                name,
+                body,
+                header,
+                &mut aside.to_server,
+            )
         {
             return Ok(Passage::Incomplete);
         }
@@ -357,6 +374,7 @@ impl Conversation {
         name: &[u8],
         body: &[u8],
         header: Header,
+        to_server: &mut Vec<u8>,
     ) -> bool {
         let statement = if name.is_empty() {
             self.wanted_unnamed(client)
@@ -374,6 +392,9 @@ impl Conversation {
             return false;
         }
         let statement = Arc::clone(statement);
+        if suspicion.contains(Suspicion::SEQUENCE_READ) {
+            self.note_sequence_read(to_server);
+        }
         self.note(suspicion, statement.text());
         if let Some(evidence) = &mut self.evidence {
             evidence.mention_values(body);

@@ -253,6 +253,10 @@ impl Conversation {
             return Err(Violation::UnexpectedMessage(header.tag));
         }
         match body.first() {
+            Some(b'I') => {
+                self.sequences.inserted();
+                self.execution_ended(client, header)
+            }
             Some(b'D' | b'R' | b'C' | b'S') if self.tag_matters(body) => {
                 let mut client = client;
                 let event =
@@ -268,11 +272,7 @@ impl Conversation {
     fn tag_matters(&self, tag: &[u8]) -> bool {
         match tag.first() {
             Some(b'S') => {
-                tag == b"SET\0"
-                    && self
-                        .evidence
-                        .as_ref()
-                        .is_some_and(|found| found.sets_defaults)
+                tag == b"SET\0" && self.evidence.as_ref().is_some_and(|found| found.resets)
             }
             Some(b'C') => tag.starts_with(b"CLOSE"),
             _ => true,
@@ -286,7 +286,12 @@ impl Conversation {
                 self.all_deallocated(client);
                 Event::Nothing
             }
+            b"DISCARD SEQUENCES" => {
+                self.sequences.dropped();
+                Event::Nothing
+            }
             b"DISCARD ALL" => {
+                self.sequences.dropped();
                 self.all_deallocated(client);
                 Event::SessionReset
             }

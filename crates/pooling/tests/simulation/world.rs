@@ -518,7 +518,7 @@ impl World {
         server.check_statements();
         server.duty = Duty::Leased(client);
         server.said = format!(" [lease of {client}]");
-        server.conversation.begin_lease();
+        server.conversation.begin_lease(client as u64);
         if replay {
             server.say_own(Own::Replay, b"rows of a replay");
             self.tally.replays += 1;

@@ -2,15 +2,21 @@
 //! What can be put on another server connection becomes the client's parameters; for the rest the client keeps this one.
 
 use super::Worker;
+use super::client::AsksForSequences;
 use super::server::{Duty, Residue, Server};
 use crate::report::PinReport;
 use crate::shared::PinPlace;
 use pooling::Time;
 use pooling::census::{Census, Findings, Pins};
-use pooling::conversation::Own;
+use pooling::conversation::{Own, SequenceUse};
 use settings::PinPolicy;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use wire::{Report, Severity, SqlState};
+
+/// How long a server connection is kept for who may ask for the numbers of the rows that it has inserted.
+const SEQUENCES_KEPT: Duration = Duration::from_secs(1);
 
 /// Why and since when a client keeps its server connection between transactions.
 pub struct Pin {
@@ -180,6 +186,40 @@ impl Worker {
         self.dismiss_with(client, &report);
     }
 
+    /// A client that reads sequence values has inserted rows: it may ask for their numbers next, which only this server connection knows.
+    /// True if it is kept from now on.
+    pub(super) fn keeps_sequences(&mut self, index: usize, client: usize) -> bool {
+        let conversation = &mut self.servers[index].conversation;
+        let used = conversation.take_sequence_use();
+        let id = self.servers[index].pool_id();
+        if used == SequenceUse::Read {
+            self.clients[client].sequences = AsksForSequences::Yes;
+            if let Some(pool) = self.pool(id) {
+                pool.shared.reads_sequences.store(true, Ordering::Relaxed);
+            }
+        }
+        let known = &mut self.clients[client];
+        match (used, known.pins()) {
+            (SequenceUse::Inserted, Pins::NONE) if known.sequences == AsksForSequences::Yes => {
+                let Ok(place) = self.place_for_pin(index) else {
+                    return false;
+                };
+                self.clients[client].pin = Some(Box::new(Pin {
+                    reasons: Pins::SEQUENCE,
+                    since: self.now,
+                    statement: "INSERT".into(),
+                    _place: place,
+                }));
+                true
+            }
+            (SequenceUse::None | SequenceUse::Read, Pins::SEQUENCE) => {
+                known.pin = None;
+                false
+            }
+            _ => false,
+        }
+    }
+
     /// Of a client that keeps its server connection: its parameters are put on it where a RESET has gone further back than it means.
     pub(super) fn keep_lease(&mut self, index: usize, client: usize) {
         if !Arc::ptr_eq(
@@ -187,6 +227,27 @@ impl Worker {
             &self.servers[index].parameters,
         ) {
             self.replay(index, client);
+        }
+    }
+
+    /// Clients that have not asked for their sequence values in time.
+    pub(super) fn sweep_sequences(&mut self) {
+        let now = self.now;
+        let over: Vec<(usize, usize)> = self
+            .servers
+            .iter()
+            .filter_map(|(index, server)| {
+                let client = server.client()?;
+                let kept = self.clients[client].pins() == Pins::SEQUENCE;
+                let unused = server.conversation.is_settled()
+                    && now.since(server.ready_at) >= SEQUENCES_KEPT;
+                (kept && unused).then_some((index, client))
+            })
+            .collect();
+        for (index, client) in over {
+            self.clients[client].pin = None;
+            self.end_lease(client);
+            self.give_back(index);
         }
     }
 

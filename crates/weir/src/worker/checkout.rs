@@ -35,7 +35,8 @@ impl Worker {
         };
         let free = !pool.shared.is_paused() && pool.waiting.is_empty();
         let taken = if free {
-            take_idle(pool, servers, parameters)
+            let client = clients[client].id;
+            take_idle(pool, servers, parameters, client)
         } else {
             None
         };
@@ -105,7 +106,7 @@ impl Worker {
         };
         server.transaction_at = self.now;
         server.request_at = self.now;
-        server.conversation.begin_lease();
+        server.conversation.begin_lease(client.id);
         server.notice_changed_statements();
         server.unwanted = None;
         if !Arc::ptr_eq(&client.parameters, &server.parameters) {
@@ -114,9 +115,25 @@ impl Worker {
         let Some(pool) = self.pools[self.servers[index].pool_id().0 as usize].as_deref_mut() else {
             return;
         };
+        let reads_sequences = pool.reads_sequences();
         pool.active_clients += 1;
         pool.totals.server_assignments += 1;
         pool.totals.wait_time += waited.as_micros() as u64;
+        if reads_sequences {
+            self.own_sequences(index);
+        }
+    }
+
+    /// In a pool whose clients ask for sequence values nobody gets a server connection with those of others.
+    fn own_sequences(&mut self, index: usize) {
+        let server = &mut self.servers[index];
+        server.conversation.own_sequences(&mut self.aside.to_server);
+        self.outbox.say(
+            &mut server.connection.ticket,
+            Owner::Server(index).token(),
+            &self.aside.to_server,
+        );
+        self.aside.to_server.clear();
     }
 
     pub(super) fn replay(&mut self, index: usize, client: usize) {
@@ -227,7 +244,14 @@ fn take_idle(
     pool: &mut LocalPool,
     servers: &Slab<Server>,
     parameters: &Arc<Parameters>,
+    client: u64,
 ) -> Option<usize> {
+    let own_sequences = |server: &usize| servers[*server].conversation.has_sequences_of(client);
+    if pool.reads_sequences()
+        && let Some(place) = pool.idle.iter().position(own_sequences)
+    {
+        return pool.idle.remove(place);
+    }
     let fits = |server: &usize| Arc::ptr_eq(&servers[*server].parameters, parameters);
     if pool.settings.server_round_robin {
         let place = pool.idle.iter().take(LOOK_AT).position(fits).unwrap_or(0);

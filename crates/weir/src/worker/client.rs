@@ -30,6 +30,13 @@ pub enum Noticed {
     Yes,
 }
 
+/// Whether a client asks for sequence values: one that has done so gets to keep its server connection for a moment after an INSERT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AsksForSequences {
+    NotYet,
+    Yes,
+}
+
 pub struct Client {
     pub connection: Connection,
     pub phase: Phase,
@@ -41,6 +48,8 @@ pub struct Client {
     pub parameters: Arc<Parameters>,
     /// What it was greeted with, and goes back to at a RESET.
     pub at_login: Arc<Parameters>,
+    /// Whether it asks for sequence values (currval, lastval).
+    pub sequences: AsksForSequences,
     /// Set while it keeps its server connection between transactions.
     pub pin: Option<Box<Pin>>,
     /// When it last got or gave up a lease, or began to wait.
@@ -63,6 +72,7 @@ impl Client {
             statements: ClientStatements::default(),
             at_login: Arc::clone(&new.parameters),
             parameters: new.parameters,
+            sequences: AsksForSequences::NotYet,
             pin: None,
             active_at: new.connected_at,
             peer: new.peer,

@@ -54,7 +54,7 @@ impl Worker {
         if self.mode(index) == PoolMode::Session {
             return self.fast_close(index);
         }
-        if self.take_census(index) {
+        if self.take_census(index) || self.keeps_sequences(index, client) {
             return;
         }
         if self.clients[client].pin.is_some() {
@@ -267,7 +267,7 @@ impl Worker {
                 self.close_server(index, "server_check_query or server_reset_query failed");
             }
             Own::Reset => self.servers[index].residue = Residue::None,
-            Own::Check | Own::Replay | Own::Rollback | Own::Prepare => {}
+            Own::Check | Own::Replay | Own::Rollback | Own::Prepare | Own::DropSequences => {}
         }
     }
 }

@@ -88,6 +88,11 @@ impl LocalPool {
         self.watch = watch(&self.shared, &self.settings);
     }
 
+    /// Whether a client of the pool has asked for sequence values.
+    pub fn reads_sequences(&self) -> bool {
+        self.shared.reads_sequences.load(Ordering::Relaxed)
+    }
+
     /// Tells the other workers how many idle server connections there are here.
     pub fn publish_idle(&self, worker: usize) {
         let idle = self.idle.len() as u32;

@@ -39,6 +39,7 @@ impl Worker {
         }
         self.sweep_servers();
         self.sweep_pins();
+        self.sweep_sequences();
         if self.now.since(self.clients_swept_at) >= CLIENT_SWEEP_EVERY {
             self.clients_swept_at = self.now;
             self.sweep_clients();

@@ -9,7 +9,7 @@ use wire::write;
 scenarios! { reactors: unreported_parameters, custom_parameters, set_by_functions, names_that_are_bound, rolled_back, reset_goes_back_to_the_startup_value,
 roles, sql_prepared_statements, advisory_locks_pin, temporary_tables_pin, holdable_cursors_pin, listening_pins,
 transaction_level_locks_do_not_pin, discard_all_unpins, what_a_client_leaves_is_undone, pins_are_limited, pins_are_denied, unused_pins_end, census_can_be_off,
-plain_clients_cause_no_census, one_namespace_of_prepared_statements, reported_startup_values_come_back, large_statements_are_not_waited_for }
+plain_clients_cause_no_census, one_namespace_of_prepared_statements, reported_startup_values_come_back, sequence_values, empty_values_of_custom_parameters, large_statements_are_not_waited_for }
 mod majors {
     scenarios! { majors: unreported_parameters, custom_parameters, roles, sql_prepared_statements, advisory_locks_pin, temporary_tables_pin, holdable_cursors_pin, listening_pins }
 }
@@ -598,4 +598,58 @@ fn reported_startup_values_come_back(party: Party) {
         );
         assert_eq!(value(&mut two, "SHOW DateStyle"), "ISO, MDY", "{reset}");
     }
+}
+
+/// The first question of a pool may be answered with an error where the own value is there; another client's value never comes.
+fn sequence_values(party: Party) {
+    let (stage, mut one, mut two) = two(party);
+    let table = stage.table("id serial, a int");
+    let insert = format!("INSERT INTO {table} (a) VALUES (1)");
+    let is_undefined = |messages: &[Message]| {
+        assert_eq!(error(messages).field(b'C').as_deref(), Some("55000"));
+    };
+    run(&mut one, &[&insert, &insert]);
+    is_undefined(&answer(&mut two, "SELECT lastval()"));
+    is_undefined(&answer(
+        &mut two,
+        &format!("SELECT currval('{table}_id_seq')"),
+    ));
+    for _ in 0..3 {
+        run(&mut one, &[&insert]);
+        let own = value(&mut one, "SELECT lastval()");
+        let last = value(&mut one, &format!("SELECT max(id) FROM {table}"));
+        assert_eq!(own, last);
+        is_undefined(&answer(&mut two, "SELECT lastval()"));
+    }
+    run(&mut one, &["BEGIN", &insert]);
+    assert_eq!(
+        value(
+            &mut one,
+            &format!("SELECT lastval() = max(id) FROM {table}")
+        ),
+        "t"
+    );
+    run(&mut one, &["COMMIT"]);
+    is_undefined(&answer(&mut two, "SELECT lastval()"));
+    // Kept for a moment only.
+    run(&mut one, &[&insert]);
+    run(&mut two, &["SELECT 1"]);
+}
+
+fn empty_values_of_custom_parameters(party: Party) {
+    let stage = party.start();
+    let own = [
+        ("user", USER),
+        ("database", Postgres::DATABASE),
+        ("options", "-c app.customer=option"),
+    ];
+    let mut one = Client::login_with(stage.port(), wire::startup::PROTOCOL_3_0, &own);
+    let mut two = stage.client();
+    let user = "SELECT current_setting('app.customer', true)";
+    run(&mut one, &["SELECT set_config('app.customer', '', false)"]);
+    run(&mut two, &["SELECT 1"]);
+    assert_eq!(value(&mut one, user), "");
+    run(&mut one, &["RESET app.customer"]);
+    assert_eq!(value(&mut two, user), "");
+    assert_eq!(value(&mut one, user), "option");
 }
