@@ -20,6 +20,8 @@ pub struct Evidence {
     pub statement: Box<str>,
     /// Whether a text has a RESET, or SET ... TO DEFAULT, which is one under another command tag.
     pub resets: bool,
+    /// Names that a PREPARE in SQL has given, if it succeeded.
+    pub prepared: Vec<Box<[u8]>>,
 }
 
 /// Bytes of a statement's text that are kept to tell people about it.
@@ -43,8 +45,24 @@ impl Evidence {
             self.statement = shown(text);
         }
         self.suspicion |= suspicion;
-        self.resets |= suspicion.intersects(SETTINGS) && has_reset(text);
+        if suspicion.intersects(SETTINGS | Suspicion::PREPARED) {
+            sql::statements(text, Backslashes::Plain)
+                .filter_map(|statement| sql::understand(statement, Strings::default()))
+                .for_each(|effect| self.note(effect));
+        }
         self.mention(text);
+    }
+
+    fn note(&mut self, effect: Effect) {
+        match effect {
+            Effect::Reset(_) | Effect::ResetAll | Effect::DiscardAll => self.resets = true,
+            Effect::Set {
+                value: SetValue::Default,
+                ..
+            } => self.resets = true,
+            Effect::Prepare { name, .. } => self.prepared.push(name.into_bytes().into()),
+            _ => {}
+        }
     }
 
     /// Notes what may be the name of a custom parameter among the values of a Bind.
@@ -89,23 +107,6 @@ fn value<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     Some(Some(value))
 }
 
-fn has_reset(text: &[u8]) -> bool {
-    sql::statements(text, Backslashes::Plain).any(|statement| {
-        matches!(
-            sql::understand(statement, Strings::default()),
-            Some(
-                Effect::Reset(_)
-                    | Effect::ResetAll
-                    | Effect::DiscardAll
-                    | Effect::Set {
-                        value: SetValue::Default,
-                        ..
-                    }
-            )
-        )
-    })
-}
-
 fn shown(text: &[u8]) -> Box<str> {
     let front = text.get(..STATEMENT_SHOWN).unwrap_or(text);
     String::from_utf8_lossy(front).into()
@@ -139,7 +140,8 @@ const SECTIONS: [Section; 6] = [
     },
     Section {
         asked_for: PREPARED,
-        sql: "SELECT 'p', p.name, p.statement FROM pg_catalog.pg_prepared_statements p WHERE p.from_sql",
+        sql: "SELECT CASE WHEN p.from_sql THEN 'p' ELSE 'q' END, p.name, p.statement FROM pg_catalog.pg_prepared_statements p \
+              WHERE p.from_sql OR pg_catalog.left(p.name, 5) OPERATOR(pg_catalog.<>) 'weir_'",
     },
     Section {
         asked_for: LOCKS,
@@ -180,6 +182,7 @@ const CHANNELS: Suspicion = Suspicion::LISTEN
 #[derive(Debug)]
 pub struct Census {
     about: Suspicion,
+    resets: bool,
     statement: Box<str>,
     /// Custom parameters that have a value, and were not reset: an empty one is a value too.
     may_be_empty: Vec<Box<str>>,
@@ -210,6 +213,7 @@ impl Census {
         let set = known.iter().filter(is_set).filter(|_| !resets);
         let census = Census {
             about,
+            resets: resets || about.intersects(Suspicion::OPAQUE),
             may_be_empty: set.map(|entry| entry.name.clone()).collect(),
             statement: evidence.statement,
             settings: Vec::new(),
@@ -217,6 +221,11 @@ impl Census {
             found: Pins::NONE,
         };
         (census, selects.join(" UNION ALL ").into_bytes())
+    }
+
+    /// Whether parameters may have been reset: PostgreSQL then has its own value where the client means what it asked for at log-in.
+    pub fn is_about_reset(&self) -> bool {
+        self.resets
     }
 
     /// One row of the answer.
@@ -238,6 +247,7 @@ impl Census {
             ("c", Some("")) if self.may_be_empty.iter().all(|known| **known != *name) => {}
             ("s" | "r" | "c", Some(value)) => self.settings.push((name.into(), value.into())),
             ("p", Some(text)) => self.prepared_statement(name, text),
+            ("q", _) => self.found |= Pins::PREPARED,
             ("l", _) => self.found |= Pins::ADVISORY_LOCK,
             ("t", _) => self.found |= Pins::TEMPORARY,
             ("h", _) => self.found |= Pins::HOLD_CURSOR,

@@ -126,13 +126,6 @@ impl Parameters {
         }
     }
 
-    /// Whether it has what a client's startup packet asked for and no server reports.
-    pub fn has_startup(&self) -> bool {
-        self.entries
-            .iter()
-            .any(|entry| entry.origin == Origin::Startup)
-    }
-
     pub fn prepared(&self) -> &[Prepared] {
         &self.prepared
     }

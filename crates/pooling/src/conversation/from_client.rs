@@ -239,8 +239,8 @@ impl Conversation {
             self.expect_parse(&statement, ParsedFor::ClientUnnamed);
             return Ok(Passage::WHOLE);
         }
-        let mut by_sql = client.parameters.prepared().iter();
-        if by_sql.any(|one| *one.name.as_bytes() == *parse.name) {
+        if self.is_prepared_in_sql(&client, parse.name) {
+            self.note(Suspicion::PREPARED, parse.text);
             self.expect(Expected::RawParse); // the server refuses the name
             return Ok(Passage::WHOLE);
         }

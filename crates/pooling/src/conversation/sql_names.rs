@@ -2,7 +2,7 @@
 //! a name that it has given to a Parse is said with the name that the statement has on the server.
 
 use super::expected::{Expected, Own};
-use super::{Conversation, Prepared};
+use super::{ClientSide, Conversation, Prepared};
 use crate::Watch;
 use crate::statements::{ClientStatements, Forgotten, Standing, Statement, write_close};
 use sql::{All, Effect, Suspicion};
@@ -63,6 +63,14 @@ impl Conversation {
             statements.doubt(statement.id);
         }
         Some(renamed)
+    }
+
+    /// Whether SQL's PREPARE has given the name, as far as is known before the next census.
+    pub(super) fn is_prepared_in_sql(&self, client: &ClientSide<'_>, name: &[u8]) -> bool {
+        let mut known = client.parameters.prepared().iter();
+        let lately = self.evidence.iter().flat_map(|evidence| &evidence.prepared);
+        known.any(|one| *one.name.as_bytes() == *name)
+            || lately.into_iter().any(|one| **one == *name)
     }
 
     /// Before a simple Query: what is prepared gets a Sync of its own, as the server would otherwise ignore the Query after an error.

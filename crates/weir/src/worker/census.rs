@@ -73,7 +73,12 @@ impl Worker {
 
     /// Whether the client's next message has to wait for the census: a RESET may have gone further back than it means.
     pub(super) fn awaits_census(&self, client: usize, server: usize) -> bool {
-        self.servers[server].census.is_some() && self.clients[client].at_login.has_startup()
+        let (server, client) = (&self.servers[server], &self.clients[client]);
+        let resets = server
+            .census
+            .as_ref()
+            .is_some_and(|census| census.is_about_reset());
+        resets && !Arc::ptr_eq(&client.at_login, &server.at_login)
     }
 
     pub(super) fn census_row(&mut self, index: usize, body: &[u8]) {

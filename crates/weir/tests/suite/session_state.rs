@@ -549,7 +549,13 @@ fn one_namespace_of_prepared_statements(party: Party) {
     run(&mut one, &["BEGIN", "DEALLOCATE mine", "COMMIT"]);
     let gone = answer(&mut one, "EXECUTE mine (1)");
     assert_eq!(error(&gone).field(b'C').as_deref(), Some("26000"));
-    run(&mut one, &["PREPARE mine AS SELECT 'by SQL'"]);
+    run(&mut one, &["BEGIN", "PREPARE mine AS SELECT 'by SQL'"]);
+    one.send(|out| {
+        parse(out, "mine", "SELECT 2");
+        write::sync(out);
+    });
+    one.expect("E(42P05) Z(E)");
+    run(&mut one, &["ROLLBACK"]);
     run(&mut two, &["SELECT 1"]);
     one.send(|out| {
         parse(out, "mine", "SELECT 3");
@@ -573,6 +579,8 @@ fn reported_startup_values_come_back(party: Party) {
     ];
     let mut one = Client::login_with(stage.port(), wire::startup::PROTOCOL_3_0, &own);
     let mut two = stage.client();
+    run(&mut one, &["RESET ALL"]);
+    assert_eq!(value(&mut one, "SHOW DateStyle"), "SQL, DMY");
     for reset in [
         "RESET ALL",
         "DISCARD ALL",
