@@ -119,8 +119,8 @@ impl Worker {
                 {
                     Phase::Idle => true,
                     Phase::Leased(server) => {
-                        let server = &self.servers[server];
-                        !server.connection.is_congested() && !server.holds_client()
+                        !self.servers[server].connection.is_congested()
+                            && !self.is_held(index, server)
                     }
                     Phase::Waiting { .. } | Phase::Leaving => false,
                 }),

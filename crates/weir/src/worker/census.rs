@@ -71,8 +71,14 @@ impl Worker {
         }
     }
 
-    /// Whether the client's next message has to wait for the census: a RESET may have gone further back than it means.
-    pub(super) fn awaits_census(&self, client: usize, server: usize) -> bool {
+    /// Whether the client's next message has to wait, although it holds this server connection.
+    #[inline]
+    pub(super) fn is_held(&self, client: usize, server: usize) -> bool {
+        self.servers[server].holds_client() || self.awaits_census(client, server)
+    }
+
+    /// For the census: a RESET may have gone further back than the client means.
+    fn awaits_census(&self, client: usize, server: usize) -> bool {
         let (server, client) = (&self.servers[server], &self.clients[client]);
         let resets = server
             .census

@@ -44,10 +44,7 @@ impl Worker {
         loop {
             let stop = match self.clients[index].phase {
                 Phase::Idle => self.idle_client(index, bytes, at),
-                Phase::Leased(server) if self.servers[server].holds_client() => {
-                    Stop::Incomplete { from: at, wants: 0 }
-                }
-                Phase::Leased(server) if self.awaits_census(index, server) => {
+                Phase::Leased(server) if self.is_held(index, server) => {
                     Stop::Incomplete { from: at, wants: 0 }
                 }
                 Phase::Leased(server) => {
