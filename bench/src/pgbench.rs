@@ -1,5 +1,6 @@
 //! Runs pgbench and reads its summary.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -31,9 +32,48 @@ pub enum Length {
     TransactionsEach(u32),
 }
 
-/// One `pgbench -S` run.
+/// What each client sets once, to a value of its own, before its first transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Own {
+    Nothing,
+    /// A custom parameter.
+    Tenant,
+    /// A parameter that is not reported (before PostgreSQL 18).
+    SearchPath,
+    /// A reported parameter.
+    ApplicationName,
+}
+
+impl Own {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing of their own",
+            Self::Tenant => "own app.tenant",
+            Self::SearchPath => "own search_path",
+            Self::ApplicationName => "own application_name",
+        }
+    }
+
+    /// The transaction of `pgbench -S`, behind the client's own SET.
+    fn script(self) -> String {
+        let set = match self {
+            Self::Nothing => "",
+            Self::Tenant => "SET app.tenant = 'tenant :client_id';\n",
+            Self::SearchPath => "SET search_path = public, tenant_:client_id;\n",
+            Self::ApplicationName => "SET application_name = 'client :client_id';\n",
+        };
+        format!(
+            "\\if :{{?ready}}\n\\else\n{set}\\set ready 1\n\\endif\n\
+             \\set aid random(1, 100000)\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n"
+        )
+    }
+}
+
+/// One run of select-only transactions.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
+    /// `None`: `pgbench -S` as it is.
+    pub own: Option<Own>,
     pub protocol: Protocol,
     pub clients: u32,
     pub length: Length,
@@ -51,10 +91,19 @@ impl Load {
             Length::Seconds(seconds) => ("-T", seconds),
             Length::TransactionsEach(count) => ("-t", count),
         };
+        let mut script = tempfile::NamedTempFile::new()?;
+        let work = match self.own {
+            None => vec!["-S".to_owned()],
+            Some(own) => {
+                script.write_all(own.script().as_bytes())?;
+                vec!["-f".to_owned(), script.path().display().to_string()]
+            }
+        };
         let output = Command::new(program)
             .env("PGSSLMODE", "disable")
             .env("PGGSSENCMODE", "disable")
-            .args(["-n", "-S", "-j", "1", "-M", self.protocol.name()])
+            .args(["-n", "-j", "1", "-M", self.protocol.name()])
+            .args(work)
             .args(["-c", &self.clients.to_string(), flag, &amount.to_string()])
             .args([
                 "-h",

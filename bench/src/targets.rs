@@ -214,8 +214,32 @@ fn of_transactions(
         AtMost(1.0),
         |m| Some(m.added_latency(m.weir)? / m.added_latency(PGBOUNCER)?),
     );
+    for (key, variant, text) in OWN_STATE {
+        sheet.add(key, text, "", AtMost(1.5), |m| {
+            let cpu = |variant| m.weir("own-state", variant, "cpu_us");
+            Some(cpu(variant)? / cpu("nothing of their own")?)
+        });
+    }
     sheet.targets
 }
+
+const OWN_STATE: [(&str, &str, &str); 3] = [
+    (
+        "own-tenant",
+        "own app.tenant",
+        "CPU time of clients with an app.tenant each, of that without",
+    ),
+    (
+        "own-search-path",
+        "own search_path",
+        "CPU time of clients with a search_path each, of that without",
+    ),
+    (
+        "own-application-name",
+        "own application_name",
+        "CPU time of clients with an application_name each, of that without",
+    ),
+];
 
 fn of_connections(figures: &Figures, weir: &'static str) -> Vec<Target> {
     use Bound::{AtLeast, AtMost};

@@ -13,6 +13,7 @@ use crate::swarm::Then;
 
 const CLIENTS: usize = 256;
 const FILL: Load = Load {
+    own: None,
     protocol: Protocol::Simple,
     clients: 32,
     length: Length::Seconds(1),

@@ -19,6 +19,7 @@ pub const FILES: u64 = IDLE + FILES_FOR_OTHERS;
 /// Descriptors that the pooler and the generator need for other things than idle clients.
 const FILES_FOR_OTHERS: u64 = 1000;
 const LOAD: Load = Load {
+    own: None,
     protocol: Protocol::Simple,
     clients: 32,
     length: Length::Seconds(1),
@@ -104,6 +105,7 @@ impl Plan {
 fn beside_idle(lab: &Lab, party: &Party, samples: &mut Samples) -> Result<()> {
     let plan = Plan::of(lab.scale);
     let load = Load {
+        own: None,
         length: Length::Seconds(plan.seconds),
         ..LOAD
     };

@@ -69,6 +69,7 @@ struct Spent {
 
 fn once(lab: &Lab, party: &Party, protocol: Protocol) -> Result<Values> {
     let load = |each| Load {
+        own: None,
         protocol,
         clients: CLIENTS,
         length: Length::TransactionsEach(each),
@@ -133,6 +134,7 @@ fn user_instructions(lab: &Lab, kind: Kind, protocol: Protocol) -> Result<Values
 fn under_valgrind(lab: &Lab, kind: Kind, protocol: Protocol, each: u32) -> Result<Spent> {
     let party = lab.start_counted(kind)?;
     let load = Load {
+        own: None,
         protocol,
         clients: CLIENTS,
         length: Length::TransactionsEach(each),

@@ -20,7 +20,7 @@ pub struct Measure {
     pub run: fn(&Lab, &mut Samples) -> Result<()>,
 }
 
-pub const ALL: [Measure; 13] = [
+pub const ALL: [Measure; 14] = [
     Measure {
         name: "simple",
         title: "pgbench -S, 32 clients, simple protocol",
@@ -35,6 +35,11 @@ pub const ALL: [Measure; 13] = [
         name: "extended",
         title: "pgbench -S -M extended, 32 clients",
         run: transactions::extended,
+    },
+    Measure {
+        name: "own-state",
+        title: "Clients that have each set something of their own, 32 clients, simple protocol",
+        run: transactions::own_state,
     },
     Measure {
         name: "instructions",

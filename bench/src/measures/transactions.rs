@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::figures::Samples;
 use crate::lab::Lab;
 use crate::party::{Auth, Kind, POOL, Party, Reactor, WEIR_EPOLL, WEIR_IO_URING};
-use crate::pgbench::{Length, Load, Protocol};
+use crate::pgbench::{Length, Load, Own, Protocol};
 
 const CLIENTS: u32 = 32;
 const PARTIES: [Kind; 5] = [
@@ -34,6 +34,7 @@ fn many(lab: &Lab, samples: &mut Samples, protocol: Protocol) -> Result<()> {
         samples,
         &PARTIES,
         Load {
+            own: None,
             protocol,
             clients: CLIENTS,
             length: Length::Seconds(lab.scale.pick(4, 1)),
@@ -47,6 +48,7 @@ pub fn single(lab: &Lab, samples: &mut Samples) -> Result<()> {
         samples,
         &PARTIES,
         Load {
+            own: None,
             protocol: Protocol::Simple,
             clients: 1,
             length: Length::Seconds(lab.scale.pick(3, 1)),
@@ -65,6 +67,7 @@ pub fn workers(lab: &Lab, samples: &mut Samples) -> Result<()> {
         samples,
         &kinds,
         Load {
+            own: None,
             protocol: Protocol::Simple,
             clients: CLIENTS,
             length: Length::Seconds(lab.scale.pick(4, 1)),
@@ -72,13 +75,37 @@ pub fn workers(lab: &Lab, samples: &mut Samples) -> Result<()> {
     )
 }
 
+/// Clients that each have set something of their own: what it costs to put it on each server connection that they get.
+pub fn own_state(lab: &Lab, samples: &mut Samples) -> Result<()> {
+    for own in [
+        Own::Nothing,
+        Own::Tenant,
+        Own::SearchPath,
+        Own::ApplicationName,
+    ] {
+        compare(
+            lab,
+            samples,
+            &[WEIR_IO_URING, WEIR_EPOLL],
+            Load {
+                own: Some(own),
+                protocol: Protocol::Simple,
+                clients: CLIENTS,
+                length: Length::Seconds(lab.scale.pick(4, 1)),
+            },
+        )?;
+    }
+    Ok(())
+}
+
 fn compare(lab: &Lab, samples: &mut Samples, kinds: &[Kind], load: Load) -> Result<()> {
-    let variant = load.protocol.name();
+    let variant = load.own.map_or(load.protocol.name(), Own::name);
     let mut parties = lab.start_all(kinds, Auth::Trust, variant, samples);
     parties.retain(|party| {
         let ready = lab.warm_up(
             party,
             Load {
+                own: None,
                 length: Length::Seconds(1),
                 ..load
             },
