@@ -227,14 +227,26 @@ impl<'a> Iterator for Lexer<'a> {
 }
 
 /// May the byte begin an identifier?
-pub fn is_word_start(byte: u8) -> bool {
+pub const fn is_word_start(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_' || byte >= 128
 }
 
 /// May the byte stand in an identifier?
 pub fn is_word_byte(byte: u8) -> bool {
-    is_word_start(byte) || byte.is_ascii_digit() || byte == b'$'
+    WORD_BYTES[usize::from(byte)]
 }
+
+/// A table, since this is asked of most bytes.
+static WORD_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        let it = byte as u8;
+        table[byte] = is_word_start(it) || it.is_ascii_digit() || it == b'$';
+        byte += 1;
+    }
+    table
+};
 
 pub fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)

@@ -1,7 +1,7 @@
 //! What the text of a SQL statement says about session state: bytes in, decisions out. No I/O, no clock.
 //!
 //! Two questions, asked in this order. **What may it do?** [`Scanner::suspicion`] is asked of every text, takes about two
-//! nanoseconds per byte, allocates nothing for a plain query, and answers with a superset of the truth. **What does it do?**
+//! instructions per byte, allocates nothing for a plain query, and answers with a superset of the truth. **What does it do?**
 //! [`Scanner::effect`] is asked only of suspicious statements, and answers only where the text says it plainly. What is
 //! suspicious and not understood is for the server to tell.
 //!

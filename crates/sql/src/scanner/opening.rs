@@ -2,7 +2,7 @@
 
 use super::words::has_word;
 use crate::Suspicion;
-use crate::lexer::{Backslashes, Kind, Lexer, Token, is_word_byte};
+use crate::lexer::{Backslashes, Kind, Lexer, Token, blank_len, is_word_byte};
 
 /// What the first word of a statement says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +67,132 @@ impl Opening {
             | b"cluster" | b"vacuum" | b"analyze" | b"analyse" | b"truncate" | b"checkpoint"
             | b"reassign" => Self::Definition,
             _ => Self::Unknown,
+        }
+    }
+}
+
+/// A statement from its first word on.
+pub(super) struct FirstWord<'a> {
+    pub(super) opening: Opening,
+    pub(super) statement: &'a [u8],
+    /// The word's length in bytes.
+    len: usize,
+}
+
+impl<'a> FirstWord<'a> {
+    #[inline(always)]
+    pub(super) fn of(text: &'a [u8]) -> Self {
+        match common(text) {
+            Some(word) => Self {
+                opening: word.opening,
+                statement: text,
+                len: word.len,
+            },
+            None => Self::uncommon(text),
+        }
+    }
+
+    fn uncommon(text: &'a [u8]) -> Self {
+        let statement = text.get(opening_at(text)..).unwrap_or_default();
+        let len = statement
+            .iter()
+            .position(|&byte| !is_word_byte(byte))
+            .unwrap_or(statement.len());
+        Self {
+            opening: Opening::of(statement.get(..len).unwrap_or_default()),
+            statement,
+            len,
+        }
+    }
+
+    /// Is there nothing else, so that no name can be in the text?
+    #[inline]
+    pub(super) fn is_all(&self) -> bool {
+        self.opening != Opening::Unknown && self.len == self.statement.len()
+    }
+}
+
+/// The words that most statements begin with, in about the order in which they are met.
+static COMMON: [Common; 12] = [
+    Common::new("begin", Opening::Plain(Suspicion::TRANSACTION)),
+    Common::new("select", Opening::Query),
+    Common::new("commit", Opening::Plain(Suspicion::TRANSACTION)),
+    Common::new("end", Opening::Plain(Suspicion::TRANSACTION)),
+    Common::new("update", Opening::Query),
+    Common::new("insert", Opening::Query),
+    Common::new("delete", Opening::Query),
+    Common::new("with", Opening::Query),
+    Common::new("rollback", Opening::Plain(Suspicion::TRANSACTION)),
+    Common::new("copy", Opening::Query),
+    Common::new("fetch", Opening::Query),
+    Common::new("values", Opening::Query),
+];
+
+/// A word of up to eight letters as a number.
+struct Common {
+    letters: u64,
+    mask: u64,
+    len: usize,
+    opening: Opening,
+}
+
+/// The bit that tells upper from lower case, in eight letters.
+const CASE_BITS: u64 = 0x2020_2020_2020_2020;
+
+impl Common {
+    const fn new(word: &str, opening: Opening) -> Self {
+        let (mut letters, mut mask, mut at) = (0, 0, 0);
+        let word = word.as_bytes();
+        while at < word.len() {
+            letters |= (word[at] as u64) << (8 * at);
+            mask |= 0xff << (8 * at);
+            at += 1;
+        }
+        Self {
+            letters,
+            mask,
+            len: word.len(),
+            opening,
+        }
+    }
+}
+
+/// One of the [`COMMON`] words, if the text begins with it.
+#[inline]
+fn common(text: &[u8]) -> Option<&'static Common> {
+    let first = first_bytes(text) | CASE_BITS;
+    let word = COMMON.iter().find(|it| first & it.mask == it.letters)?;
+    let goes_on = text.get(word.len).is_some_and(|&byte| is_word_byte(byte));
+    (!goes_on).then_some(word)
+}
+
+/// The first eight bytes as a number, the first lowest.
+#[inline]
+fn first_bytes(text: &[u8]) -> u64 {
+    if let Some(eight) = text.first_chunk() {
+        return u64::from_le_bytes(*eight);
+    }
+    // Four from each end, which overlap.
+    if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        let last = u64::from(u32::from_le_bytes(*last)) << (8 * (text.len() - 4));
+        return u64::from(u32::from_le_bytes(*first)) | last;
+    }
+    let bytes = text.iter().rev();
+    bytes.fold(0, |first, &byte| first << 8 | u64::from(byte))
+}
+
+/// Where a statement's first word stands: behind white space, comments, parentheses and empty statements.
+fn opening_at(text: &[u8]) -> usize {
+    let mut at = 0;
+    loop {
+        let rest = text.get(at..).unwrap_or_default();
+        let Some(blank) = blank_len(rest) else {
+            return text.len();
+        };
+        at += blank;
+        match text.get(at) {
+            Some(b'(' | b';') => at += 1,
+            _ => return at,
         }
     }
 }

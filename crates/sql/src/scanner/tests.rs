@@ -250,3 +250,115 @@ fn very_many_names_are_found_as_well() {
     );
     assert_eq!(scan_with(&learnt, "select lastval()"), S::SEQUENCE_READ);
 }
+
+/// The built-in words, some learnt ones, and what stands between them, at random: with vector instructions and without the same is found.
+#[test]
+fn the_quick_way_finds_what_the_slow_way_finds() {
+    use rand::rngs::StdRng;
+    use rand::seq::IndexedRandom;
+    use rand::{Rng, SeedableRng};
+    const BETWEEN: &[&str] = &[
+        " ", "", "_", "$", "\"", "\u{e9}", "\n", "--\n", "*/", ".", "(", "x", "create ", "with ",
+        "UPDATE ", "@", "\u{7f}",
+    ];
+    let mut learnt = LearntNames::default();
+    for name in [
+        "tenant_of",
+        "My Table",
+        "==",
+        "==>",
+        "pg_temporal",
+        "gr\u{f6}\u{df}e",
+    ] {
+        learnt.insert(name.as_bytes(), S::UNSEEN);
+    }
+    let quick = Words::new(&learnt).expect("words");
+    let slow = Words::without_roots(&learnt).expect("words");
+    let words: Vec<String> = words::texts(&learnt);
+    let mut rng = StdRng::seed_from_u64(1);
+    for _ in 0..20_000 {
+        let mut text = "-".repeat(*[0, 3, 90, 1000].choose(&mut rng).expect("one"));
+        text.push_str(&"y ".repeat(rng.random_range(0..20)));
+        for _ in 0..rng.random_range(0..4) {
+            let mut word = words.choose(&mut rng).expect("one").clone();
+            if rng.random_bool(0.3) {
+                word.make_ascii_uppercase();
+            }
+            text.push_str(&word);
+            text.push_str(BETWEEN.choose(&mut rng).expect("one"));
+        }
+        let (found, _) = quick.suspicion(text.as_bytes());
+        assert_eq!(found, slow.suspicion(text.as_bytes()).0, "{text}");
+    }
+}
+
+#[test]
+fn marks_are_seen_wherever_they_stand() {
+    let words = Words::new(&LearntNames::default()).expect("words");
+    for len in [
+        1, 3, 31, 32, 33, 57, 64, 127, 128, 129, 1023, 1024, 1025, 2100,
+    ] {
+        assert_eq!(words.suspicion(&vec![b'a'; len]).1, Marks::None);
+        for at in 0..len {
+            let mut text = vec![b'a'; len];
+            text[at] = if at % 2 == 0 { b';' } else { b'&' };
+            assert_eq!(words.suspicion(&text).1, Marks::Some, "{at} of {len}");
+        }
+    }
+}
+
+#[test]
+fn common_first_words_are_told_like_others() {
+    for text in [
+        "begin",
+        "End",
+        "END;",
+        "COMMIT;",
+        "commit;",
+        "Rollback",
+        "rollback to a",
+        "rollbacks",
+        "select",
+        "select(1)",
+        "selects 1",
+        "SELECT$",
+        "with\u{e9}",
+        "values(1)",
+        "copy",
+        "copyx",
+        "e",
+        "",
+        "en",
+        "end_",
+        "fetch",
+        "\u{13}elect",
+        "DELETE",
+        "insert into",
+        "update\n",
+    ] {
+        let word: Vec<u8> = text
+            .bytes()
+            .take_while(|&byte| crate::lexer::is_word_byte(byte))
+            .collect();
+        let first = FirstWord::of(text.as_bytes());
+        assert_eq!(first.opening, Opening::of(&word), "{text}");
+    }
+}
+
+#[test]
+fn several_statements() {
+    for (text, expected) in [
+        ("select 1; select ';'; select 2", S::empty()),
+        ("select ';set a = 1'; select 2", S::empty()),
+        ("select 1;/* ; */ listen a;", S::LISTEN),
+        ("select 1; ;;commit", S::TRANSACTION),
+        ("select 1;;", S::empty()),
+        (&"select 1;".repeat(40), S::empty()),
+        (&format!("{}listen a", "select 1;".repeat(40)), S::LISTEN),
+        ("select 1; select u&\"a\"", S::OPAQUE),
+        ("select 1 & 2, xu&\"a\", u & \"a\"", S::empty()),
+        ("U&\"a\"", S::OPAQUE),
+    ] {
+        assert_eq!(scan(text), expected, "{text}");
+    }
+}

@@ -1,13 +1,20 @@
 //! Words that give a text away wherever they stand.
 
+use super::automaton::Automaton;
+use super::roots::{Marks, Roots, WORD_BYTES_MIN};
 use crate::{LearntNames, Name, Suspicion, lexer};
-use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, Match, MatchKind};
+use aho_corasick::BuildError;
 
 /// A word, what it may mean, and what has to be true around it.
-pub(super) type Word = (&'static str, Suspicion, Context);
+#[derive(Debug, Clone)]
+pub(super) struct Word {
+    pub(super) text: Box<[u8]>,
+    suspicion: Suspicion,
+    context: Context,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Context {
+enum Context {
     /// No identifier goes on to its left or right.
     Whole,
     /// It may go on to its right.
@@ -28,7 +35,7 @@ const SETTINGS_AND_ROLE: Suspicion = Suspicion::SETTINGS.union(Suspicion::ROLE);
 
 /// Functions and views of PostgreSQL itself, and of extensions that come with it. Advisory locks that end with the transaction are
 /// not session state. `pg_advisory_unlock_all` and the like are there since they end a reason to keep a server connection.
-pub(super) const WORDS: &[Word] = &[
+const WORDS: &[(&str, Suspicion, Context)] = &[
     ("set_config", SETTINGS_AND_ROLE, Context::Whole),
     ("set_config_by_name", SETTINGS_AND_ROLE, Context::Whole),
     ("pg_settings", SETTINGS_AND_ROLE, Context::Updated),
@@ -88,8 +95,6 @@ pub(super) const WORDS: &[Word] = &[
     ("crosstab", Suspicion::OPAQUE, Context::Prefix),
     ("connectby", Suspicion::OPAQUE, Context::Whole),
     ("xpath_table", Suspicion::OPAQUE, Context::Whole),
-    // An identifier that does not show its letters.
-    ("u&\"", Suspicion::OPAQUE, Context::Prefix),
     (
         "pg_replication_origin_session_setup",
         Suspicion::UNSEEN,
@@ -106,62 +111,137 @@ pub(super) const WORDS: &[Word] = &[
     ("dblink_close", Suspicion::UNSEEN, Context::Whole),
 ];
 
-/// With more text in its names than this an automaton that is smaller and slower is built, in bytes.
-const FAST_BYTES_MAX: usize = 64 << 10;
-
 /// All words, looked for at once.
 #[derive(Debug, Clone)]
 pub(super) struct Words {
-    automaton: AhoCorasick,
-    meanings: Vec<(Suspicion, Context)>,
+    roots: Option<Roots>,
+    /// For the words that are too many or too short for the quick way, if there are any.
+    automaton: Option<Automaton>,
 }
 
 impl Words {
     pub(super) fn new(learnt: &LearntNames) -> Result<Self, BuildError> {
-        let mut patterns: Vec<&[u8]> = Vec::new();
-        let mut meanings = Vec::new();
-        for &(word, suspicion, context) in WORDS {
-            patterns.push(word.as_bytes());
-            meanings.push((suspicion, context));
+        let learnt: Vec<Word> = learnt.iter().map(learnt_word).collect();
+        let (short, long): (Vec<_>, Vec<_>) = learnt
+            .iter()
+            .cloned()
+            .partition(|word| word.text.len() < WORD_BYTES_MIN);
+        if let Some(roots) = Roots::new([built_in(), long].concat()) {
+            return Self::of(Some(roots), short);
         }
-        for (name, suspicion) in learnt.iter() {
-            let (pattern, context) = learnt_pattern(name);
-            patterns.push(pattern);
-            meanings.push((suspicion, context));
+        match Roots::new(built_in()) {
+            Some(roots) => Self::of(Some(roots), learnt),
+            None => Self::of(None, [built_in(), learnt].concat()),
         }
-        let bytes: usize = patterns.iter().map(|pattern| pattern.len()).sum();
-        let automaton = AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .match_kind(MatchKind::Standard)
-            .kind((bytes <= FAST_BYTES_MAX).then_some(AhoCorasickKind::DFA))
-            .build(patterns)?;
-        Ok(Self {
-            automaton,
-            meanings,
-        })
     }
 
-    /// What the words of a text may mean.
+    /// As where the processor has no such instructions.
+    #[cfg(test)]
+    pub(super) fn without_roots(learnt: &LearntNames) -> Result<Self, BuildError> {
+        let learnt = learnt.iter().map(learnt_word).collect();
+        Self::of(None, [built_in(), learnt].concat())
+    }
+
+    fn of(roots: Option<Roots>, others: Vec<Word>) -> Result<Self, BuildError> {
+        let automaton = match others.is_empty() {
+            true => None,
+            false => Some(Automaton::new(others)?),
+        };
+        Ok(Self { roots, automaton })
+    }
+
+    /// What the words of a text may mean, apart from [hidden ones](hidden_word); and is there reason to look for those?
     #[inline]
-    pub(super) fn suspicion(&self, text: &[u8]) -> Suspicion {
-        let mut found = Suspicion::empty();
-        let mut seeds = Suspicion::empty();
-        for hit in self.automaton.find_overlapping_iter(text) {
-            let Some(&(suspicion, context)) = self.meanings.get(hit.pattern().as_usize()) else {
-                continue;
-            };
-            if found.contains(suspicion) || !holds(context, text, &hit) {
-                continue;
-            }
-            match context {
-                Context::Seed => seeds |= suspicion,
-                _ => found |= suspicion,
-            }
+    pub(super) fn suspicion(&self, text: &[u8]) -> (Suspicion, Marks) {
+        let mut found = Found::default();
+        let marks = match &self.roots {
+            Some(roots) => roots.for_each(text, |word, at| found.look(word, text, at)),
+            None => Marks::of(text),
+        };
+        if let Some(automaton) = &self.automaton {
+            automaton.for_each(text, |word, at| found.look(word, text, at));
         }
-        if found.contains(Suspicion::SETTINGS) {
-            found |= seeds;
+        (found.suspicion(text), marks)
+    }
+}
+
+/// An identifier that does not show its letters: `U&"..."`.
+pub(super) fn hidden_word(text: &[u8]) -> Suspicion {
+    let is_hidden = |at: usize| {
+        text.get(at + 1) == Some(&b'"')
+            && matches!(text.get(..at), Some([before @ .., b'u' | b'U'])
+                if !before.last().is_some_and(|&byte| lexer::is_word_byte(byte)))
+    };
+    if memchr::memchr_iter(b'&', text).any(is_hidden) {
+        Suspicion::OPAQUE
+    } else {
+        Suspicion::empty()
+    }
+}
+
+/// What has been found so far.
+#[derive(Default)]
+struct Found {
+    certain: Suspicion,
+    /// If the text sets something.
+    seeds: Suspicion,
+    /// If the text updates something.
+    updates: Suspicion,
+}
+
+impl Found {
+    /// Is this word at `at`?
+    fn look(&mut self, word: &Word, text: &[u8], at: usize) {
+        let end = at + word.text.len();
+        let stands = text
+            .get(at..end)
+            .is_some_and(|it| it.eq_ignore_ascii_case(&word.text));
+        if !stands || self.certain.contains(word.suspicion) || !holds(word.context, text, at, end) {
+            return;
         }
-        found
+        match word.context {
+            Context::Seed => self.seeds |= word.suspicion,
+            Context::Updated => self.updates |= word.suspicion,
+            _ => self.certain |= word.suspicion,
+        }
+    }
+
+    #[inline]
+    fn suspicion(mut self, text: &[u8]) -> Suspicion {
+        if !self.updates.is_empty() && has_word(text, "update") {
+            self.certain |= self.updates;
+        }
+        if self.certain.contains(Suspicion::SETTINGS) {
+            self.certain |= self.seeds;
+        }
+        self.certain
+    }
+}
+
+fn built_in() -> Vec<Word> {
+    let word = |&(text, suspicion, context): &(&str, _, _)| Word {
+        text: text.as_bytes().into(),
+        suspicion,
+        context,
+    };
+    WORDS.iter().map(word).collect()
+}
+
+/// What is looked for.
+#[cfg(test)]
+pub(super) fn texts(learnt: &LearntNames) -> Vec<String> {
+    let words = built_in().into_iter().chain(learnt.iter().map(learnt_word));
+    words
+        .map(|word| String::from_utf8_lossy(&word.text).into_owned())
+        .collect()
+}
+
+fn learnt_word((name, suspicion): (&[u8], Suspicion)) -> Word {
+    let (text, context) = learnt_pattern(name);
+    Word {
+        text: text.into(),
+        suspicion,
+        context,
     }
 }
 
@@ -184,17 +264,16 @@ fn learnt_pattern(name: &[u8]) -> (&[u8], Context) {
     }
 }
 
-fn holds(context: Context, text: &[u8], hit: &Match) -> bool {
+fn holds(context: Context, text: &[u8], start: usize, end: usize) -> bool {
     let goes_on = |byte: Option<&u8>| byte.is_some_and(|&byte| lexer::is_word_byte(byte));
-    let left = || !goes_on(hit.start().checked_sub(1).and_then(|at| text.get(at)));
-    let right = || !goes_on(text.get(hit.end()));
+    let left = || !goes_on(start.checked_sub(1).and_then(|at| text.get(at)));
+    let right = || !goes_on(text.get(end));
     match context {
         Context::Anywhere => true,
         Context::Prefix => left(),
-        Context::Whole | Context::Seed => left() && right(),
-        Context::Temporary => left() && right() && behind(text, hit.start(), TEMPORARY_FOLLOWS),
-        Context::Hold => left() && right() && behind(text, hit.start(), &["with"]),
-        Context::Updated => left() && right() && has_word(text, "update"),
+        Context::Whole | Context::Seed | Context::Updated => left() && right(),
+        Context::Temporary => left() && right() && behind(text, start, TEMPORARY_FOLLOWS),
+        Context::Hold => left() && right() && behind(text, start, &["with"]),
     }
 }
 
@@ -208,13 +287,7 @@ fn behind(text: &[u8], at: usize, words: &[&str]) -> bool {
         .rposition(|&byte| !lexer::is_space(byte))
         .map_or(0, |last| last + 1);
     let (seen, blank) = before.split_at_checked(end).unwrap_or((before, &[]));
-    let line = seen
-        .iter()
-        .rposition(|byte| matches!(byte, b'\n' | b'\r'))
-        .map_or(0, |newline| newline + 1);
-    let line = seen.get(line..).unwrap_or_default();
-    let ends_line = blank.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
-    if seen.ends_with(b"*/") || (ends_line && memchr::memmem::find(line, b"--").is_some()) {
+    if seen.ends_with(b"*/") || is_after_comment(seen, blank) {
         return true;
     }
     let start = seen
@@ -225,6 +298,17 @@ fn behind(text: &[u8], at: usize, words: &[&str]) -> bool {
     words
         .iter()
         .any(|it| word.eq_ignore_ascii_case(it.as_bytes()))
+}
+
+/// May the last line of `seen` end with a comment? Not if it goes on behind `blank`.
+fn is_after_comment(seen: &[u8], blank: &[u8]) -> bool {
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    if !blank.iter().any(is_end) {
+        return false;
+    }
+    let line = seen.iter().rposition(is_end).map_or(0, |at| at + 1);
+    let line = seen.get(line..).unwrap_or_default();
+    memchr::memmem::find(line, b"--").is_some()
 }
 
 /// Does the word stand somewhere in the text? Only asked when another word has made it worth a search.
