@@ -236,7 +236,7 @@ pub fn is_word_byte(byte: u8) -> bool {
     WORD_BYTES[usize::from(byte)]
 }
 
-/// A table, since this is asked of most bytes.
+/// A table with a place for every byte, since this is asked of most of them.
 static WORD_BYTES: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;

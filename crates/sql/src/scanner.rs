@@ -52,7 +52,7 @@ impl Scanner {
         }
         match self.words.suspicion(text) {
             (found, Marks::None) => begun | found,
-            (found, Marks::Some) => begun | found | hidden_word(text) | self.further(text),
+            (found, Marks::Some) => begun | found | self.marked(text),
         }
     }
 
@@ -80,6 +80,12 @@ impl Scanner {
     /// What the words and names in a text say, wherever they stand.
     pub fn names(&self, text: &[u8]) -> Suspicion {
         self.words.suspicion(text).0 | hidden_word(text)
+    }
+
+    /// What may be where `;` and `&` stand.
+    #[inline(never)]
+    fn marked(&self, text: &[u8]) -> Suspicion {
+        hidden_word(text) | self.further(text)
     }
 
     /// The statements behind the first.
@@ -127,6 +133,7 @@ impl Scanner {
         }
     }
 
+    #[inline(never)]
     fn uncommon(&self, opening: Opening, statement: &[u8], place: Place) -> Suspicion {
         self.event_triggers(opening, statement) | place.begun(opening, statement)
     }

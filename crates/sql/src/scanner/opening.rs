@@ -92,6 +92,7 @@ impl<'a> FirstWord<'a> {
         }
     }
 
+    #[inline(never)]
     fn uncommon(text: &'a [u8]) -> Self {
         let statement = text.get(opening_at(text)..).unwrap_or_default();
         let len = statement

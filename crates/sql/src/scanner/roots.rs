@@ -5,8 +5,8 @@
 //! may begin here, and whoever asked compares the words.
 
 use super::words::Word;
-use aho_corasick::Span;
 use aho_corasick::packed::Searcher;
+use aho_corasick::{Match, Span};
 
 /// What is looked for of a word, in bytes: short enough for words to share it, long enough to be rare.
 const ROOT_BYTES_MAX: usize = 6;
@@ -65,13 +65,19 @@ impl Roots {
 
     /// Calls `each` with every word that may begin in the text, and where.
     #[inline]
-    pub(super) fn for_each(&self, text: &[u8], mut each: impl FnMut(&Word, usize)) -> Marks {
-        if text.len() <= SHORT_WINDOW_BYTES {
-            let mut window = [0; SHORT_WINDOW_BYTES];
-            let (window, marks) = fill(&mut window, text);
-            self.find(window, each);
-            return marks;
+    pub(super) fn for_each(&self, text: &[u8], each: impl FnMut(&Word, usize)) -> Marks {
+        if text.len() > SHORT_WINDOW_BYTES {
+            return self.for_each_in_pieces(text, each);
         }
+        let mut window = [0; SHORT_WINDOW_BYTES];
+        let (window, marks) = fill(&mut window, text);
+        self.find(window, each);
+        marks
+    }
+
+    // Apart, since a short text shall not pay for its room.
+    #[inline(never)]
+    fn for_each_in_pieces(&self, text: &[u8], mut each: impl FnMut(&Word, usize)) -> Marks {
         let mut window = [0; WINDOW_BYTES];
         let mut marks = Marks::None;
         let mut start = 0;
@@ -89,13 +95,23 @@ impl Roots {
     }
 
     #[inline]
-    fn find(&self, window: &[u8], mut each: impl FnMut(&Word, usize)) {
-        let mut span = Span::from(0..window.len());
-        while let Some(hit) = self.searcher.find_in(window, span) {
+    fn find(&self, window: &[u8], each: impl FnMut(&Word, usize)) {
+        let span = Span::from(0..window.len());
+        if let Some(hit) = self.searcher.find_in(window, span) {
+            self.find_on(window, hit, each);
+        }
+    }
+
+    /// Goes on from the first hit, which most texts have not.
+    #[cold]
+    fn find_on(&self, window: &[u8], first: Match, mut each: impl FnMut(&Word, usize)) {
+        let mut next = Some(first);
+        while let Some(hit) = next {
             if let Some(words) = self.words.get(hit.pattern().as_usize()) {
                 words.iter().for_each(|word| each(word, hit.start()));
             }
-            span.start = hit.start() + 1;
+            let span = Span::from(hit.start() + 1..window.len());
+            next = self.searcher.find_in(window, span);
         }
     }
 }
