@@ -6,7 +6,7 @@ use crate::statements::Statement;
 use sql::{Effect, LearntNames, Scanner, Strings, Suspicion};
 
 /// Texts longer than this are not waited for: what cannot be looked at whole may do anything. In bytes.
-pub const LOOKED_AT_MAX: usize = 32 * 1024;
+pub const LOOKED_AT_MAX: usize = 64 * 1024;
 
 /// What concerns a server connection: what a census can be asked about, and reading sequence values.
 const CONCERNS: Suspicion = Suspicion::SETTINGS
@@ -43,6 +43,9 @@ impl Watch {
     /// Of a simple Query's text.
     #[inline]
     pub fn text(&self, text: &[u8]) -> Suspicion {
+        if text.len() > LOOKED_AT_MAX {
+            return Suspicion::OPAQUE;
+        }
         let scanner = self.scanner.as_ref();
         scanner.map_or(Suspicion::OPAQUE, |scanner| {
             scanner.suspicion(text) & CONCERNS
