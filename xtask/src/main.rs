@@ -12,6 +12,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask test [STEP...]   everything that CI runs, or only the named steps
 cargo xtask steps            the names of the steps
+cargo xtask differential [N] N random conversations through a pool, compared with direct ones (20000)
 cargo xtask fmt              format all code";
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -25,6 +26,10 @@ fn main() -> anyhow::Result<ExitCode> {
                 .iter()
                 .for_each(|step| println!("{}", step.name));
             Ok(ExitCode::SUCCESS)
+        }
+        ["differential"] => Ok(report::run(&here, &[steps::differential("20000")])),
+        ["differential", conversations] => {
+            Ok(report::run(&here, &[steps::differential(conversations)]))
         }
         ["fmt"] => Ok(report::run(&here, &[steps::format()])),
         _ => bail!("{USAGE}"),

@@ -114,6 +114,28 @@ fn open_report(here: &Workspace) -> anyhow::Result<Count> {
     run(command(here, folder.join("run")).arg(report))
 }
 
+/// For the night: CI runs the same test with fewer conversations.
+pub fn differential(conversations: &str) -> Step {
+    let conversations = conversations.to_owned();
+    Step::new("differential", &[], move |here| {
+        let test = [
+            "test",
+            "--package",
+            "weir",
+            "--test",
+            "differential",
+            "--",
+            "--nocapture",
+            "a_client_cannot_tell",
+        ];
+        count_tests(
+            command(here, "cargo")
+                .args(test)
+                .env("WEIR_CONVERSATIONS", &conversations),
+        )
+    })
+}
+
 /// Not one of CI's: it changes files.
 pub fn format() -> Step {
     Step::new("format", &[], |here| cargo(here, &["fmt", "--all"]))

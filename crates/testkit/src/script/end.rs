@@ -44,11 +44,20 @@ impl End {
     /// Sends bytes that need not be a message.
     #[track_caller]
     pub fn send_bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.try_send(bytes)
+            .unwrap_or_else(|reason| self.fail(&reason));
+        self
+    }
+
+    /// Sends bytes to a peer that may have gone.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn try_send(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.transcript.push(format!("> {}", self.read_out(bytes)));
         self.stream
             .write_all(bytes)
-            .unwrap_or_else(|error| self.fail(&format!("cannot send: {error}")));
-        self
+            .map_err(|error| format!("cannot send: {error}"))
     }
 
     /// Sends bytes in writes of `size` bytes, each a segment of its own.
