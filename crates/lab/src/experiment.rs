@@ -4,7 +4,7 @@
 
 use crate::published::Published;
 use crate::results::{Chart, Sample, Table, Verdict};
-use crate::site::{Capacity, Error, Site, Target};
+use crate::site::{Capacity, Error, Limit, Site, Target, TargetKind};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -79,6 +79,19 @@ pub enum Rank {
     Main,
     /// To be unfolded.
     Detail,
+}
+
+impl Scope<'_> {
+    /// How many clients a target can have: those of PostgreSQL itself each take a server connection. Of targets that the user names the
+    /// first is PostgreSQL itself.
+    pub fn limit(&self, target: &Target) -> &Limit {
+        let is_first = self.targets.first() == Some(target);
+        match target.kind {
+            TargetKind::OwnPostgres => &self.capacity.connections,
+            TargetKind::Given(_) if is_first => &self.capacity.connections,
+            TargetKind::Given(_) | TargetKind::OwnPooler(_) => &self.capacity.clients,
+        }
+    }
 }
 
 impl Measure {

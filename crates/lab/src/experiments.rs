@@ -12,7 +12,7 @@ pub mod think;
 
 use crate::experiment::{Case, Experiment, Planned, Point, Scope};
 use crate::results::{Axis, Chart, Dot, Row, Scale, Series, Spread, Table};
-use crate::site::{Size, Target};
+use crate::site::{Limit, Size, Target};
 use std::time::Duration;
 
 /// In the order in which they run.
@@ -28,23 +28,31 @@ pub const ALL: [&dyn Experiment; 9] = [
     &storm::Storm,
 ];
 
-/// A point for every case, size and target; the targets one after another.
+/// A point for every case, size and target; the targets one after another. What a target can carry is its own.
 fn grid(
     scope: &Scope<'_>,
     cases: &[Case],
-    sizes: impl Fn(&Case) -> Vec<Size>,
+    sizes: impl Fn(&Limit, &Case) -> Vec<Size>,
     cost: impl Fn(&Target, &Case, u64) -> Duration,
 ) -> Vec<Planned> {
     let mut points = Vec::new();
     for case in cases {
-        for size in sizes(case) {
-            for target in scope.targets {
+        let of = |target: &Target| sizes(scope.limit(target), case);
+        let by_target: Vec<Vec<Size>> = scope.targets.iter().map(of).collect();
+        let mut values: Vec<u64> = by_target.iter().flatten().map(|size| size.value).collect();
+        values.sort_unstable();
+        values.dedup();
+        for value in values {
+            for (target, sizes) in scope.targets.iter().zip(&by_target) {
+                let Some(size) = sizes.iter().find(|size| size.value == value) else {
+                    continue;
+                };
                 points.push(Planned {
-                    cost: cost(target, case, size.value),
+                    cost: cost(target, case, value),
                     point: Point {
                         target: target.name.clone(),
                         case: case.clone(),
-                        size: size.value,
+                        size: value,
                         lowered: size.lowered.clone(),
                     },
                 });

@@ -54,6 +54,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
+    /// As if Ctrl-C were pressed.
     pub fn request(&self) {
         self.asked.send_replace(true);
     }
@@ -67,5 +68,21 @@ impl Interrupt {
         // The sender is in `self`: the wait can only end with the value.
         let _ = self.asked.subscribe().wait_for(|asked| *asked).await;
         Interrupted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::apart;
+    use nix::sys::signal::{Signal, raise};
+
+    #[test]
+    fn the_signal_is_heard_by_whoever_waits_and_by_whoever_asks_later() {
+        let interrupt = Interrupt::on_signals().expect("a thread");
+        assert!(!interrupt.is_requested());
+        raise(Signal::SIGINT).expect("this process may");
+        assert_eq!(apart(interrupt.requested()), Interrupted);
+        assert!(interrupt.is_requested());
     }
 }

@@ -4,10 +4,12 @@
 mod builtin;
 mod pgbench;
 mod script;
+mod sysbench;
 
 pub use builtin::{Work, Worker};
 pub use pgbench::Pgbench;
 pub use script::{Script, ScriptError, Step, Variables};
+pub use sysbench::Sysbench;
 
 use crate::driver::{Clock, Endpoint, Failure};
 use std::time::Duration;
@@ -102,9 +104,11 @@ pub struct Outcome {
 pub enum LoadError {
     #[error("pgbench: {0}")]
     Pgbench(String),
+    #[error("sysbench: {0}")]
+    Sysbench(String),
     #[error("{0}")]
     Client(#[from] Failure),
-    #[error("cannot run pgbench: {0}")]
+    #[error("cannot run the load: {0}")]
     Io(#[from] std::io::Error),
 }
 

@@ -78,7 +78,7 @@ impl Experiment for Bloat {
             let aging = if case.key == AGED { AGE_S + 1 } else { 0 };
             Duration::from_millis(300 + PASSES * size) + Duration::from_secs(aging)
         };
-        let mut points = grid(scope, &cases, |_| super::exactly(sizes), cost);
+        let mut points = grid(scope, &cases, |_, _| super::exactly(sizes), cost);
         points.retain(|planned| applies(scope.targets, planned));
         let most = sizes.last().copied().unwrap_or_default();
         Plan {

@@ -6,7 +6,7 @@ use crate::experiment::{About, Case, Experiment, Format, Measure, Plan, Point, S
 use crate::published;
 use crate::report::{count, plain, ratio};
 use crate::results::{Axis, Chart, Check, Sample, Table, Verdict};
-use crate::site::{Authentication, Door, Error, Setup, Site, Watch};
+use crate::site::{Authentication, Door, Error, Limit, Setup, Site, Watch};
 use crate::workload::{Detail, Job, Load, Workload};
 use std::time::{Duration, Instant};
 
@@ -59,8 +59,8 @@ impl Experiment for Connect {
             &[512, 1_024, 2_048, 4_096, 8_192, 16_384],
         );
         let queries = [scope.depth.choose(50, 1_000, 1_000)];
-        let sizes = |case: &Case| match LOG_INS.contains(&case.key) {
-            true => scope.capacity.connections.fit(wanted),
+        let sizes = |limit: &Limit, case: &Case| match LOG_INS.contains(&case.key) {
+            true => limit.fit(wanted),
             false => super::exactly(&queries),
         };
         let cost = |_: &_, case: &Case, size: u64| match case.key {

@@ -6,7 +6,7 @@ use crate::experiment::{About, Case, Depth, Experiment, Format, Measure, Plan, P
 use crate::published;
 use crate::report::count;
 use crate::results::{Axis, Chart, Check, Sample, Table, Verdict};
-use crate::site::{Error, Setup, Site};
+use crate::site::{Error, Limit, Setup, Site};
 use crate::workload::{Detail, Job, Workload};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -55,8 +55,8 @@ impl Experiment for Idle {
             &[0, 200, 1_000],
             &[0, 100, 1_000, 2_500, 5_000, 10_000],
         );
-        let sizes = |case: &Case| {
-            let fitting = scope.capacity.connections.fit(wanted);
+        let sizes = |limit: &Limit, case: &Case| {
+            let fitting = limit.fit(wanted);
             // Nobody is neither idle nor mostly idle.
             fitting
                 .into_iter()

@@ -7,7 +7,7 @@ use crate::postgres::{Anatomy, anatomy};
 use crate::published;
 use crate::report::{bytes, count};
 use crate::results::{Axis, Chart, Check, Sample, Table, Verdict};
-use crate::site::{Error, Setup, Site};
+use crate::site::{Error, Limit, Setup, Site};
 use std::time::Duration;
 
 const POOL: u64 = 20;
@@ -59,7 +59,7 @@ impl Experiment for Memory {
             scope
                 .depth
                 .choose(&[20], &[10, 100, 500], &[50, 100, 200, 500, 1_000, 5_000]);
-        let sizes = |_: &Case| scope.capacity.connections.fit(wanted);
+        let sizes = |limit: &Limit, _: &Case| limit.fit(wanted);
         let cost = |_: &_, case: &Case, size: u64| {
             Duration::from_millis(300 + size * if case.key == USED { 17 } else { 6 })
         };

@@ -46,7 +46,7 @@ impl Experiment for Overhead {
         let sizes = scope.depth.choose(vec![1], vec![1, 8], vec![1, 8, 64]);
         let length = length(scope.depth.choose(1, 1, 5));
         let cost = |_: &_, _: &_, _| length + Duration::from_millis(200);
-        let points = grid(scope, &cases, |_| exactly(&sizes), cost);
+        let points = grid(scope, &cases, |_, _| exactly(&sizes), cost);
         Plan::of(scope.depth.choose(1, 3, 7), points)
     }
 

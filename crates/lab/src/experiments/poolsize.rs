@@ -7,13 +7,16 @@ use crate::published;
 use crate::report::{count, plain, ratio};
 use crate::results::{Axis, Chart, Check, Dot, Sample, Series, Table, Verdict};
 use crate::site::{Error, Setup, Site, TargetKind};
-use crate::workload::{Detail, Job, Workload};
+use crate::workload::{Detail, Job, Sysbench, Workload};
 use std::time::Duration;
 
 /// The size that stands for "no pool of the lab's making".
 const NO_POOL: u64 = 0;
 /// Pool sizes that reach this share of the best throughput are as good as the best.
 const AS_GOOD: f64 = 0.95;
+
+/// Added to the number of clients in the keys of cases that run sysbench.
+const SYSBENCH: u64 = 1_000_000;
 
 pub struct PoolSize;
 
@@ -26,7 +29,8 @@ impl Experiment for PoolSize {
         About {
             title: "How many server connections a load needs".into(),
             shows: "Clients enter, pay, deliver and look up orders: the five transactions of TPC-C in their proportions, simplified, on 20 warehouses that fit into memory. They do so directly (pool size 0 in \
-                    the tables), and through poolers with pools of different sizes. Every client always has work: there are no think times.".into(),
+                    the tables), and through poolers with pools of different sizes. Every client always has work: there are no think times. Where sysbench is installed and SYSBENCH_TPCC names the folder of its \
+                    public TPC-C scripts, they run as well.".into(),
             axis: "pool size".into(),
             measures: vec![
                 Measure::main("tps", "Transactions", Format::PerSecond),
@@ -44,20 +48,21 @@ impl Experiment for PoolSize {
         let mut points = Vec::new();
         let mut left_out = Vec::new();
         for size in scope.capacity.connections.fit(clients) {
-            for pool in pools(scope.depth, scope.cores, size.value) {
-                for target in scope.targets {
+            for case in cases(scope, size.value) {
+                for pool in pools(scope.depth, scope.cores, size.value) {
                     // Only a pooler of the lab's own has a size that can be chosen.
-                    let is_set_up = matches!(target.kind, TargetKind::OwnPooler(_));
-                    if is_set_up != (pool != NO_POOL) {
-                        continue;
-                    }
-                    let point = Point {
-                        target: target.name.clone(),
-                        case: Case::new(size.value, format!("{} clients", count(size.value))),
-                        size: pool,
-                        lowered: size.lowered.clone(),
-                    };
-                    points.push(Planned { point, cost });
+                    let fitting = scope.targets.iter().filter(|target| {
+                        matches!(target.kind, TargetKind::OwnPooler(_)) == (pool != NO_POOL)
+                    });
+                    points.extend(fitting.map(|target| Planned {
+                        point: Point {
+                            target: target.name.clone(),
+                            case: case.clone(),
+                            size: pool,
+                            lowered: size.lowered.clone(),
+                        },
+                        cost,
+                    }));
                 }
             }
         }
@@ -70,20 +75,43 @@ impl Experiment for PoolSize {
         }
     }
 
+    fn prepare(&self, site: &mut Site, plan: &Plan) -> Result<(), Error> {
+        let has_sysbench = plan
+            .points
+            .iter()
+            .any(|planned| planned.point.case.key > SYSBENCH);
+        match (has_sysbench, sysbench(site.depth), site.targets.first()) {
+            (true, Some(sysbench), Some(first)) => {
+                let door = site.enter(&first.name, &Setup::pool_of(1))?;
+                site.run(sysbench.prepare(&door.endpoint))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn measure(&self, point: &Point, site: &mut Site) -> Result<Sample, Error> {
-        let clients = point.case.key;
+        let clients = point.case.key % SYSBENCH;
         let door = site.enter(&point.target, &Setup::pool_of(point.size.max(1)))?;
         site.refresh(&point.target)?;
         let watch = site.watch(&point.target)?;
+        let length = Duration::from_secs(site.depth.choose(1, 2, 10));
         let workload = Workload::order_entry();
-        let job = Job {
-            endpoint: &door.endpoint,
-            workload: &workload,
-            clients,
-            length: Duration::from_secs(site.depth.choose(1, 2, 10)),
-            detail: Detail::Percentiles,
+        let load = async {
+            match sysbench(site.depth).filter(|_| point.case.key > SYSBENCH) {
+                Some(sysbench) => sysbench.run(&door.endpoint, clients, length).await,
+                None => {
+                    let job = Job {
+                        endpoint: &door.endpoint,
+                        workload: &workload,
+                        clients,
+                        length,
+                        detail: Detail::Percentiles,
+                    };
+                    site.load.run(job).await
+                }
+            }
         };
-        let (outcome, servers) = site.run(watch.most_while(site.load.run(job)))?;
+        let (outcome, servers) = site.run(watch.most_while(load))?;
         let mut sample = Sample::of([
             ("tps", outcome.tps),
             ("p50_ms", outcome.p50_ms),
@@ -122,7 +150,8 @@ impl Experiment for PoolSize {
                 ));
             }
         }
-        let busiest = table.cases().last().map(|case| case.key);
+        let order_entry = table.cases().into_iter().filter(|case| case.key < SYSBENCH);
+        let busiest = order_entry.last().map(|case| case.key);
         let best = busiest.and_then(|case| {
             let pooler = table
                 .targets()
@@ -189,6 +218,21 @@ pub fn best(table: &Table, target: &str, clients: u64) -> Option<Best> {
         .max_by(|(_, one), (_, other)| one.total_cmp(other))?;
     let (enough, _) = line.into_iter().find(|(_, each)| *each >= tps * AS_GOOD)?;
     Some(Best { tps, pool, enough })
+}
+
+/// Order entry; and sysbench, which makes tables of its own, on the lab's own server only.
+fn cases(scope: &Scope<'_>, clients: u64) -> Vec<Case> {
+    let order_entry = Case::new(clients, format!("{} clients", count(clients)));
+    let own = scope.targets.iter().all(|target| target.is_own());
+    let by_sysbench = sysbench(scope.depth).filter(|_| own).map(|_| {
+        let label = format!("{} clients, sysbench-tpcc", count(clients));
+        Case::new(SYSBENCH + clients, label)
+    });
+    std::iter::once(order_entry).chain(by_sysbench).collect()
+}
+
+fn sysbench(depth: Depth) -> Option<Sysbench> {
+    Sysbench::find(depth.choose(1, 1, 10))
 }
 
 /// The first target that was measured without a pool.

@@ -6,7 +6,7 @@ use crate::experiment::{About, Case, Experiment, Format, Measure, Plan, Point, S
 use crate::published;
 use crate::report::{bytes, count, plain};
 use crate::results::{Axis, Chart, Check, Dot, Sample, Scale, Series, Spread, Table, Verdict};
-use crate::site::{Error, Setup, Site, context_switches};
+use crate::site::{Error, Limit, Setup, Site, context_switches};
 use crate::workload::{Work, Worker, Workload};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,7 +50,7 @@ impl Experiment for ReadersWriters {
     fn plan(&self, scope: &Scope<'_>) -> Plan {
         let readers = [scope.depth.choose(20, 200, 200)];
         let length = Duration::from_secs(scope.depth.choose(1, 4, 30));
-        let sizes = |_: &Case| scope.capacity.connections.fit(&readers);
+        let sizes = |limit: &Limit, _: &Case| limit.fit(&readers);
         let cost = |_: &_, _: &_, size| length + Duration::from_millis(400 + 6 * size);
         Plan::of(
             scope.depth.choose(1, 2, 3),

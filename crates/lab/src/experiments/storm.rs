@@ -6,7 +6,7 @@ use crate::experiment::{About, Case, Experiment, Format, Measure, Plan, Point, S
 use crate::published::Published;
 use crate::report::{count, plain};
 use crate::results::{Chart, Check, Sample, Table, Verdict};
-use crate::site::{Door, Error, Setup, Site, Watch};
+use crate::site::{Door, Error, Limit, Setup, Site, Watch};
 use crate::workload::{Work, Worker, Workload};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ impl Experiment for Storm {
             .into_iter()
             .filter(|case| own || case.key == SPIKE)
             .collect();
-        let sizes = |case: &Case| scope.capacity.connections.fit(&wanted(case));
+        let sizes = |limit: &Limit, case: &Case| limit.fit(&wanted(case));
         let cost = |_: &_, _: &_, size| {
             Duration::from_secs(scope.depth.choose(3, 5, 10)) + Duration::from_millis(8 * size)
         };

@@ -6,7 +6,7 @@ use crate::experiment::{About, Case, Experiment, Format, Measure, Plan, Point, S
 use crate::published;
 use crate::report::{count, plain};
 use crate::results::{Axis, Chart, Check, Sample, Table, Verdict};
-use crate::site::{Error, Setup, Site};
+use crate::site::{Error, Limit, Setup, Site};
 use crate::workload::{Worker, Workload};
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ impl Experiment for Think {
             &[1, 4, 16, 64, 256],
             &[1, 4, 16, 48, 128, 500, 1_000, 3_000, 6_000],
         );
-        let sizes = |_: &Case| scope.capacity.connections.fit(wanted);
+        let sizes = |limit: &Limit, _: &Case| limit.fit(wanted);
         let length = length(scope.depth.choose(1, 2, 10));
         let cost = |_: &_, _: &_, size| length + Duration::from_millis(150 + 4 * size);
         Plan::of(

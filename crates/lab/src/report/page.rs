@@ -93,7 +93,10 @@ fn study(study: &Study) -> Result<Markup, PlotError> {
         section id=(study.name) {
             h2 { (study.about.title) }
             p { (study.about.shows) }
-            p.verdict { strong { (study.verdict.headline) } @for sentence in &study.verdict.sentences { " " (sentence) } }
+            div.verdict {
+                strong { (study.verdict.headline) }
+                ul { @for sentence in &study.verdict.sentences { li { (sentence) } } }
+            }
             @for figure in &figures { (figure) }
             @for grid in grids(Rank::Main) { (table(&grid)) }
             @if !details.is_empty() { details { summary { "More numbers" } @for grid in &details { (table(grid)) } } }

@@ -1,6 +1,6 @@
 //! How many connections this machine and these servers can carry. Sizes beyond that are lowered, and the reason goes into the tables.
 
-use super::{Error, SPARE_CONNECTIONS, Site, TargetKind, machine::Machine};
+use super::{Error, SPARE_CONNECTIONS, Site, Target, machine::Machine};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Files of this process and of a pooler beyond their sockets.
@@ -11,6 +11,8 @@ const BYTES_PER_CONNECTION: u64 = 2 << 20;
 const SHARE_OF_MEMORY: f64 = 0.7;
 /// Ephemeral ports towards one listening port (Linux's default has 28,232).
 const PORTS: u64 = 28_000;
+/// Connections that stay free on a server that is not the lab's own: for its superuser and those who come meanwhile.
+const RESERVE: u64 = 10;
 
 /// What can be carried.
 #[derive(Debug, Clone, Default)]
@@ -118,42 +120,35 @@ pub fn affordable(wanted: u64, files: Limit, machine: &Machine) -> Limit {
     Limit::least([wanted, files, by_memory, by_processes])
 }
 
-/// What the site's servers really allow.
+/// What the site's servers really allow: the first target is PostgreSQL itself.
 pub fn measure(site: &Site, files: Limit) -> Result<Capacity, Error> {
     let mut connections = affordable(u64::MAX, files.clone(), &site.machine);
-    for target in site
-        .targets
-        .iter()
-        .filter(|target| may_be_direct(&target.kind))
-    {
-        let watch = site.watch(&target.name)?;
-        let most = site
-            .run(watch.number("SELECT setting FROM pg_settings WHERE name = 'max_connections'"))?;
-        let others = site.run(watch.number(
-            "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'",
-        ))?;
-        let spare = if target.is_own() {
-            SPARE_CONNECTIONS
-        } else {
-            others as u64 + 10
-        };
-        let allowed = Limit::new(
-            (most as u64).saturating_sub(spare),
-            format!("max_connections is {}", crate::report::count(most as u64)),
-        );
-        connections = Limit::least([connections, allowed]);
+    if let Some(first) = site.targets.first() {
+        connections = Limit::least([connections, allowed(site, first)?]);
     }
-    // A pooler has a socket for the client and may have one for a server connection.
-    let ports = Limit::new(PORTS, "ephemeral ports");
+    let ports = Limit::new(PORTS, "there are no more ephemeral ports");
     Ok(Capacity {
         connections,
         clients: Limit::least([files, ports]),
     })
 }
 
-/// What the user names may be PostgreSQL itself.
-fn may_be_direct(kind: &TargetKind) -> bool {
-    !matches!(kind, TargetKind::OwnPooler(_))
+/// What `max_connections` leaves.
+fn allowed(site: &Site, target: &Target) -> Result<Limit, Error> {
+    let watch = site.watch(&target.name)?;
+    let number = |sql| site.run(watch.number(sql)).map(|number| number as u64);
+    let most = number("SELECT setting FROM pg_settings WHERE name = 'max_connections'")?;
+    let spare = match target.is_own() {
+        true => SPARE_CONNECTIONS,
+        false => {
+            RESERVE
+                + number(
+                    "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'",
+                )?
+        }
+    };
+    let because = format!("max_connections is {}", crate::report::count(most));
+    Ok(Limit::new(most.saturating_sub(spare), because))
 }
 
 #[cfg(test)]

@@ -84,7 +84,8 @@ impl Pgbench {
     }
 }
 
-async fn finish(command: Command) -> Result<Output, LoadError> {
+/// Runs a program that makes a load to its end.
+pub(super) async fn finish(command: Command) -> Result<Output, LoadError> {
     let child = launcher::spawn(command, Signal::SIGKILL)?;
     let mut running = Running(Some(Pid::from_raw(child.id() as i32)));
     let ended = tokio::task::spawn_blocking(move || Child::wait_with_output(child));
