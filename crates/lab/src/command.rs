@@ -4,10 +4,10 @@ use crate::experiment::{Depth, Experiment};
 use crate::experiments;
 use crate::interrupt::Interrupt;
 use crate::report::{self, FileError};
-use crate::results::{Described, Ended, Results};
+use crate::results::{Described, Ended, Results, Study};
 use crate::runner::Programme;
 use crate::site::{Error, Site, SiteOptions, Target};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Server connections of a run in which every experiment is as large as it wants to be.
@@ -86,7 +86,7 @@ pub fn run_until(options: &LabOptions, interrupt: Interrupt) -> Result<Results, 
             unwritten.get_or_insert(error);
         }
     });
-    let results = Results {
+    let mut results = Results {
         weir_version: env!("CARGO_PKG_VERSION").into(),
         began: began.strftime("%Y-%m-%d %H:%M").to_string(),
         took_s: clock.elapsed().as_secs_f64(),
@@ -102,9 +102,26 @@ pub fn run_until(options: &LabOptions, interrupt: Interrupt) -> Result<Results, 
         experiments: studies,
     };
     site.leave();
+    if let Some(earlier) = earlier(&folder) {
+        results.join(earlier);
+        results.experiments.sort_by_key(place);
+    }
     report::write(&results, &folder)?;
     println!("\nThe report is {}", folder.join("report.html").display());
     unwritten.map_or(Ok(results), |error| Err(error.into()))
+}
+
+/// What an earlier run left in the folder.
+fn earlier(folder: &Path) -> Option<Results> {
+    let text = std::fs::read(folder.join("results.json")).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// In the order in which experiments run.
+fn place(study: &Study) -> Option<usize> {
+    experiments::ALL
+        .iter()
+        .position(|experiment| experiment.name() == study.name)
 }
 
 fn choose(names: &[String]) -> Result<Vec<&'static dyn Experiment>, LabError> {

@@ -141,6 +141,35 @@ pub struct Dot {
     pub high: f64,
 }
 
+impl Results {
+    /// Takes in the experiments of an earlier run that this one has not repeated, if both measured the same things on the same machine.
+    pub fn join(&mut self, earlier: Results) {
+        let same_machine = (
+            self.machine.cores,
+            self.machine.memory_bytes,
+            &self.machine.processor,
+        ) == (
+            earlier.machine.cores,
+            earlier.machine.memory_bytes,
+            &earlier.machine.processor,
+        );
+        if !same_machine || self.targets != earlier.targets || self.depth != earlier.depth {
+            return;
+        }
+        let repeated = |study: &Study| self.experiments.iter().any(|own| own.name == study.name);
+        let kept: Vec<Study> = earlier
+            .experiments
+            .into_iter()
+            .filter(|study| !repeated(study))
+            .collect();
+        if !kept.is_empty() {
+            self.began = earlier.began;
+            self.took_s += earlier.took_s;
+        }
+        self.experiments.extend(kept);
+    }
+}
+
 impl Sample {
     pub fn of<'a>(values: impl IntoIterator<Item = (&'a str, f64)>) -> Self {
         let finite = values.into_iter().filter(|(_, value)| value.is_finite());

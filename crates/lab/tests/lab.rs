@@ -347,6 +347,14 @@ fn an_interrupted_run_keeps_what_is_measured() {
     assert_eq!(kept.experiments.len(), results.experiments.len());
     let page = std::fs::read_to_string(out.join("report.html")).expect("a report");
     assert!(page.contains("It was interrupted"));
+    let once_more = options(&server, &["overhead"], &out);
+    let joined = command::run_until(&once_more, Interrupt::silent()).expect("a second run");
+    let names: Vec<&str> = joined
+        .experiments
+        .iter()
+        .map(|study| study.name.as_str())
+        .collect();
+    assert_eq!(names, ["memory", "overhead"]);
     // The memory of a server that is not the lab's own is not read: said, not silent.
     assert!(page.contains("Left out: everything: the memory of server processes"));
 }
