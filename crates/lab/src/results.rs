@@ -273,6 +273,16 @@ impl Table {
         line
     }
 
+    /// By how much repeated measurements of these measures differ, as a share of their median: usually, and at most.
+    pub fn noise(&self, measures: &[&str]) -> Option<(f64, f64)> {
+        let rows = self.rows.iter().filter(|row| row.samples.len() > 1);
+        let spreads =
+            rows.flat_map(|row| measures.iter().filter_map(|measure| row.spread(measure)));
+        let noisy = spreads.filter(|spread| spread.median > 0.0);
+        let noise = Spread::of(noisy.map(|spread| (spread.high - spread.low) / spread.median))?;
+        Some((noise.median, noise.high))
+    }
+
     /// In the order in which they first appear.
     pub fn targets(&self) -> Vec<&str> {
         let mut targets: Vec<&str> = Vec::new();
@@ -369,5 +379,32 @@ mod tests {
             Some(2.5)
         );
         assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn noise_is_what_repeated_measurements_differ_by() {
+        let row = |values: &[f64]| Row {
+            point: Point {
+                target: "one".into(),
+                case: Case::only(),
+                size: 1,
+                lowered: None,
+            },
+            samples: values
+                .iter()
+                .map(|value| Sample::of([("tps", *value)]))
+                .collect(),
+            failures: Vec::new(),
+        };
+        let table = Table {
+            rows: vec![
+                row(&[90.0, 100.0, 110.0]),
+                row(&[50.0, 100.0, 150.0]),
+                row(&[7.0]),
+            ],
+        };
+        let (usual, most) = table.noise(&["tps"]).expect("repeated measurements");
+        assert!((usual - 0.6).abs() < 1e-9 && (most - 1.0).abs() < 1e-9);
+        assert_eq!(table.noise(&["other"]), None);
     }
 }

@@ -13,6 +13,8 @@ use std::time::Duration;
 const POOL: u64 = 4;
 /// How often each table is touched, in a different order each time.
 const PASSES: u64 = 3;
+/// About how long a first or a later touch of a table takes.
+const TOUCH: Duration = Duration::from_micros(600);
 /// Tables created in one transaction: each holds a few locks.
 const PORTION: u64 = 200;
 /// Server connections are replaced at this age, in seconds.
@@ -71,12 +73,12 @@ impl Experiment for Bloat {
         ];
         let sizes: &[u64] = scope.depth.choose(
             &[0, 100],
-            &[0, 500, 2_000],
+            &[0, 300, 1_000],
             &[0, 1_000, 10_000, 30_000, 100_000],
         );
         let cost = |_: &_, case: &Case, size: u64| {
             let aging = if case.key == AGED { AGE_S + 1 } else { 0 };
-            Duration::from_millis(300 + PASSES * size) + Duration::from_secs(aging)
+            Duration::from_millis(300) + TOUCH * (PASSES * size) as u32 + Duration::from_secs(aging)
         };
         let mut points = grid(scope, &cases, |_, _| super::exactly(sizes), cost);
         points.retain(|planned| applies(scope.targets, planned));

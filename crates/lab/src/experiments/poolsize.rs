@@ -44,7 +44,7 @@ impl Experiment for PoolSize {
 
     fn plan(&self, scope: &Scope<'_>) -> Plan {
         let clients: &[u64] = scope.depth.choose(&[8], &[56, 150], &[56, 150, 300, 600]);
-        let cost = Duration::from_secs(scope.depth.choose(1, 2, 10)) + Duration::from_millis(700);
+        let cost = Duration::from_secs(scope.depth.choose(1, 1, 10)) + Duration::from_millis(700);
         let mut points = Vec::new();
         let mut left_out = Vec::new();
         for size in scope.capacity.connections.fit(clients) {
@@ -71,7 +71,7 @@ impl Experiment for PoolSize {
         }
         Plan {
             left_out,
-            ..Plan::of(scope.depth.choose(1, 2, 3), points)
+            ..Plan::of(scope.depth.choose(1, 3, 3), points)
         }
     }
 
@@ -94,7 +94,7 @@ impl Experiment for PoolSize {
         let door = site.enter(&point.target, &Setup::pool_of(point.size.max(1)))?;
         site.refresh(&point.target)?;
         let watch = site.watch(&point.target)?;
-        let length = Duration::from_secs(site.depth.choose(1, 2, 10));
+        let length = Duration::from_secs(site.depth.choose(1, 1, 10));
         let workload = Workload::order_entry();
         let load = async {
             match sysbench(site.depth).filter(|_| point.case.key > SYSBENCH) {

@@ -192,10 +192,19 @@ fn honesty(study: &Study) -> Markup {
             })
         })
         .collect();
+    let main = study
+        .about
+        .measures
+        .iter()
+        .filter(|measure| measure.rank == Rank::Main);
+    let main: Vec<&str> = main.map(|measure| measure.key.as_str()).collect();
     html! {
         p.small {
             (study.rounds) @if study.rounds == 1 { " round" } @else { " rounds, interleaved; medians, and in brackets the smallest and the largest" }
             ". " (count((total - failed.len()) as u64)) " of " (count(total as u64)) " checks of the set-up passed."
+            @if let Some((usual, most)) = study.table.noise(&main) {
+                " Repeated measurements differed by " (share(usual)) " of their median, at most by " (share(most)) ": smaller differences between targets mean nothing."
+            }
         }
         @if !(failed.is_empty() && failures.is_empty() && study.left_out.is_empty()) {
             ul.small {
@@ -205,4 +214,8 @@ fn honesty(study: &Study) -> Markup {
             }
         }
     }
+}
+
+fn share(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
 }
