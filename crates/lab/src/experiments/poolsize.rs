@@ -150,8 +150,8 @@ impl Experiment for PoolSize {
                 ));
             }
         }
-        let order_entry = table.cases().into_iter().filter(|case| case.key < SYSBENCH);
-        let busiest = order_entry.last().map(|case| case.key);
+        let cases = table.cases().into_iter().map(|case| case.key);
+        let busiest = cases.filter(|case| *case < SYSBENCH).max();
         let best = busiest.and_then(|case| {
             let pooler = table
                 .targets()
