@@ -106,12 +106,12 @@ pub fn all(here: &Workspace) -> Vec<Step> {
     steps
 }
 
-/// In a browser.
+/// In a browser: that of the run just made, and the one in the documents.
 fn open_report(here: &Workspace) -> anyhow::Result<Count> {
     let folder = here.root.join("tests/browser");
     tools::provide_tools(&drivers::needs(&folder)?)?;
-    let report = here.root.join(SMALLEST_RUN).join("report.html");
-    run(command(here, folder.join("run")).arg(report))
+    let reports = [SMALLEST_RUN, "docs/lab"].map(|run| here.root.join(run).join("report.html"));
+    run(command(here, folder.join("run")).args(reports))
 }
 
 /// For the night: CI runs the same test with fewer conversations.
