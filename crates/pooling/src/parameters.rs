@@ -269,6 +269,11 @@ impl Parameters {
 }
 
 impl Parameter {
+    /// A setting that the server reports, rather than a fact about it.
+    pub fn is_reported_setting(&self) -> bool {
+        self.origin == Origin::Reported && !is_fact(&self.name)
+    }
+
     /// A reported parameter takes a plain SET; lists of quoted names (search_path) and unknown ones go through set_config,
     /// which takes the text as the startup packet would.
     fn set_statement(&self, sql: &mut Vec<u8>) {

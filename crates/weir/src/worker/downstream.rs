@@ -140,7 +140,7 @@ impl Worker {
                 self.say_again(index, aside);
             }
             Event::SettingsReset => self.was_reset(index, Parameters::unsure),
-            Event::SessionReset => self.was_reset(index, Parameters::bare),
+            Event::SessionReset => self.session_reset(index),
             Event::Dropped => self.ask_about_pin(index),
             Event::OwnRow(_) => self.census_row(index, body),
             Event::OwnFailed(own) => self.own_failed(index, own, body),

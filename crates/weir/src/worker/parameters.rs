@@ -3,7 +3,7 @@
 use super::Worker;
 use pooling::Parameters;
 use pooling::conversation::{Aside, Own};
-use pooling::parameters::Origin;
+use pooling::parameters::{Origin, Parameter};
 use settings::PoolMode;
 use std::sync::Arc;
 use wire::SqlState;
@@ -15,6 +15,25 @@ impl Worker {
         let server = &mut self.servers[index];
         server.parameters = self.shared.interner.intern(left(&server.parameters));
         server.went_back = server.client().map(|_| Vec::new());
+    }
+
+    /// DISCARD ALL: the client is back at what it was greeted with, also where the server has had that value all the time and so says nothing.
+    pub(super) fn session_reset(&mut self, index: usize) {
+        self.was_reset(index, Parameters::bare);
+        let server = &mut self.servers[index];
+        let (Some(client), Some(went_back)) = (server.client(), &mut server.went_back) else {
+            return;
+        };
+        let client = &mut self.clients[client];
+        let mut parameters = (*client.parameters).clone();
+        let reported = |entry: &&Parameter| entry.is_reported_setting();
+        for entry in client.at_login.iter().filter(reported) {
+            if parameters.value(&entry.name) != Some(&entry.value) {
+                parameters = parameters.with(&entry.name, &entry.value, Origin::Reported);
+                went_back.push(entry.name.clone());
+            }
+        }
+        client.parameters = self.shared.interner.intern(parameters);
     }
 
     /// RESET and DISCARD ALL put parameters back to what the server connection logged in with. The client means what it asked for itself

@@ -581,6 +581,14 @@ fn reported_startup_values_come_back(party: Party) {
     let mut two = stage.client();
     run(&mut one, &["RESET ALL"]);
     assert_eq!(value(&mut one, "SHOW DateStyle"), "SQL, DMY");
+    // Also if the server's own value is what is set at the moment, of which it says nothing then.
+    run(&mut one, &["SET application_name = ''"]);
+    let told = answer(&mut one, "DISCARD ALL");
+    let told: Vec<_> = told.iter().filter_map(Message::detail).collect();
+    assert!(
+        told.contains(&"application_name=started".to_owned()),
+        "{told:?}"
+    );
     for reset in [
         "RESET ALL",
         "DISCARD ALL",
