@@ -2,8 +2,8 @@
 //! its answer. It is asked only about what the client's statements may have touched; what it finds becomes the client's [`Parameters`],
 //! or, where nothing can be put on another connection, a pin.
 
-use crate::Parameters;
 use crate::parameters::{Origin, Parameter, Prepared};
+use crate::{Parameters, Watch};
 use sql::{Backslashes, Effect, SetValue, Strings, Suspicion};
 use std::collections::BTreeSet;
 use wire::WireError;
@@ -63,6 +63,19 @@ impl Evidence {
             Effect::Prepare { name, .. } => self.prepared.push(name.into_bytes().into()),
             _ => {}
         }
+    }
+
+    /// Notes the parameters that the catalogue's functions may set, if one of them may have run.
+    pub fn mention_learnt(&mut self, watch: &Watch) {
+        let may_have_run = Suspicion::LEARNT.union(Suspicion::OPAQUE);
+        if self.suspicion.intersects(may_have_run) {
+            self.names.extend(watch.settings().cloned());
+        }
+    }
+
+    /// Whether the catalogue may have changed.
+    pub fn changes_catalog(&self) -> bool {
+        self.suspicion.contains(Suspicion::CATALOG_CHANGE)
     }
 
     /// Notes what may be the name of a custom parameter among the values of a Bind.

@@ -278,6 +278,13 @@ impl Conversation {
         self.evidence.get_or_insert_default();
     }
 
+    /// What runs was looked at by words that are out of date.
+    pub fn doubt_words(&mut self) {
+        if !self.is_settled() {
+            self.note(Suspicion::OPAQUE, b"(while the catalogue changed)");
+        }
+    }
+
     pub fn take_evidence(&mut self) -> Option<Box<Evidence>> {
         self.evidence.take()
     }

@@ -255,6 +255,10 @@ general! {
         /// (those written in C), comma-separated. A statement that names one is followed by a
         /// census. Not in PgBouncer.
         census_names: Vec<String> = "", Reload, InEffect;
+        /// How often a database that is in use is asked whether its catalogue has changed, in
+        /// seconds: functions, triggers and views may be made past Weir. What clients of Weir change
+        /// is noticed at once. 0: never. Not in PgBouncer.
+        catalog_check_interval: Option<Duration> = "60", Reload, InEffect;
         /// Whether a client may keep a server connection between its transactions while its session
         /// holds what no other server connection can have: advisory locks, temporary tables,
         /// cursors WITH HOLD. With `deny`, such a client is disconnected with an error. A database

@@ -3,6 +3,8 @@
 use crate::Suspicion;
 use std::collections::{BTreeMap, BTreeSet};
 
+const SETS: Suspicion = Suspicion::SETTINGS.union(Suspicion::OPAQUE);
+
 /// What is looked for in every text besides the built-in words. Made by [`crate::learn`], and from names that the operator gives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LearntNames {
@@ -36,6 +38,21 @@ impl LearntNames {
 
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The same with [`Suspicion::LEARNT`] wherever parameters may be set.
+    pub fn marked(&self) -> Self {
+        let mark = |suspicion: Suspicion| match suspicion.intersects(SETS) {
+            true => suspicion | Suspicion::LEARNT,
+            false => suspicion,
+        };
+        let mut marked = self.clone();
+        for suspicion in marked.names.values_mut() {
+            *suspicion = mark(*suspicion);
+        }
+        marked.everywhere = mark(marked.everywhere);
+        marked.on_definition = mark(marked.on_definition);
+        marked
     }
 
     /// Are these all? Not if there are more than a database should have, or a body hides some.

@@ -41,5 +41,8 @@ bitflags! {
         const CATALOG_CHANGE = 1 << 15;
         /// State that no query on the server shows: `dblink_connect`, replication origins, the globals of plpython.
         const UNSEEN = 1 << 16;
+        /// Through something that the catalogue tells of: the text does not say what is set, and which parameters are is for
+        /// [`LearntNames::settings`](crate::LearntNames::settings) to say.
+        const LEARNT = 1 << 17;
     }
 }

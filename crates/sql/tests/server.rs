@@ -200,6 +200,7 @@ fn learnt(postgres: &Postgres, database: &str) -> LearntNames {
                 .iter()
                 .map(|it| it.as_deref().expect("no NULL").as_bytes())
                 .collect();
+            assert_eq!(learn::Part::with_columns(row.len()), Some(query.part));
             catalog
                 .add(query.part, &row)
                 .expect("a row as it should be");
@@ -242,6 +243,7 @@ fn the_catalogue_tells_who_touches_session_state() {
             ("==>#", Suspicion::ADVISORY_LOCK),
             ("locked", Suspicion::ADVISORY_LOCK),
             ("to_pair", sets),
+            ("pair", sets),
             ("of_pair", sets),
         ] {
             assert_eq!(learnt.get(name.as_bytes()), expected, "{name}");

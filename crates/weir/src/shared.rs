@@ -2,8 +2,10 @@
 //! between them. Everything here is either immutable, a guard, or asked only on slow paths; what a worker touches for
 //! every transaction is its own (see `Cell` for the one exception).
 
+mod catalogue;
 mod messages;
 
+pub use catalogue::{Catalogue, Errand};
 pub use messages::*;
 
 use crate::control::dial::Network;
@@ -11,7 +13,7 @@ use crate::worker::Mailbox;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pooling::ledger::{Limit, PoolId, Wish};
 use pooling::parameters::Interner;
-use pooling::{CancelKeys, Ledger, Parameters, Time, Watch};
+use pooling::{CancelKeys, Ledger, Parameters, Time};
 use settings::{Config, Database, PoolSettings};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -432,7 +434,7 @@ pub struct DatabaseState {
     /// Clients that have logged in since the start.
     pub logins: AtomicU64,
     /// The words by which statements that may change a session are known.
-    pub watch: ArcSwap<Watch>,
+    pub catalogue: Catalogue,
 }
 
 impl DatabaseState {

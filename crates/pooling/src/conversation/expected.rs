@@ -20,6 +20,8 @@ pub enum Own {
     Census,
     /// DISCARD SEQUENCES: their values are another client's.
     DropSequences,
+    /// Which functions and relations reach session state?
+    Catalog,
     /// A Parse with a Sync of its own.
     Prepare,
 }

@@ -80,7 +80,7 @@ impl Conversation {
             let suspicion = if whole {
                 watch.text(text)
             } else {
-                Suspicion::OPAQUE
+                Suspicion::OPAQUE | watch.text(text)
             };
             if suspicion.contains(Suspicion::SEQUENCE_READ) {
                 self.note_sequence_read(&mut aside.to_server);

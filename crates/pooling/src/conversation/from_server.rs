@@ -113,7 +113,7 @@ impl Conversation {
             tag::DATA_ROW => matches!(
                 self.expected.front(),
                 Some(Expected::Own {
-                    own: Own::Census,
+                    own: Own::Census | Own::Catalog,
                     ..
                 })
             ),
@@ -177,7 +177,9 @@ impl Conversation {
                 self.segment_answered();
                 Ok(Reply::keep(header).with(event))
             }
-            tag::DATA_ROW if own == Own::Census => Ok(Reply::keep(header).with(Event::OwnRow(own))),
+            tag::DATA_ROW if matches!(own, Own::Census | Own::Catalog) => {
+                Ok(Reply::keep(header).with(Event::OwnRow(own)))
+            }
             tag::PARSE_COMPLETE | tag::CLOSE_COMPLETE if own == Own::Prepare => {
                 Ok(Reply::keep(header))
             }

@@ -20,6 +20,18 @@ pub enum Part {
     Dependencies,
 }
 
+impl Part {
+    /// The query whose rows have so many columns.
+    pub fn with_columns(count: usize) -> Option<Part> {
+        match count {
+            7 => Some(Part::Functions),
+            5 => Some(Part::Objects),
+            4 => Some(Part::Dependencies),
+            _ => None,
+        }
+    }
+}
+
 /// Before the queries. Names come as UTF-8.
 pub const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
     SET LOCAL search_path TO pg_catalog; SET LOCAL client_encoding TO 'UTF8'; SET LOCAL standard_conforming_strings TO on; \
@@ -58,7 +70,7 @@ SELECT p.oid, n.nspname, p.proname, l.lanname, p.prokind,
 const OBJECTS: &str = "\
 SELECT 1259, c.oid, 'name', c.relname::text, ''
   FROM pg_catalog.pg_class c
- WHERE c.oid >= 16384 AND c.relkind IN ('r', 'v', 'm', 'f', 'p', 'S') AND c.relpersistence <> 't'
+ WHERE c.oid >= 16384 AND c.relkind IN ('r', 'v', 'm', 'f', 'p', 'S', 'c') AND c.relpersistence <> 't'
 UNION ALL
 SELECT 1247, t.oid, 'name', t.typname::text, coalesce(t.typdefault, '')
   FROM pg_catalog.pg_type t
@@ -151,7 +163,7 @@ SELECT pg_catalog.string_agg(s.count || ':' || s.digest, ' ' ORDER BY s.class)
           FROM (SELECT 1255 AS class, oid, xmin::pg_catalog.text::pg_catalog.int8 AS version FROM pg_catalog.pg_proc
                 UNION ALL
                 SELECT 1259, oid, xmin::pg_catalog.text::pg_catalog.int8 FROM pg_catalog.pg_class
-                 WHERE relkind IN ('r', 'v', 'm', 'f', 'p', 'S') AND relpersistence <> 't'
+                 WHERE relkind IN ('r', 'v', 'm', 'f', 'p', 'S', 'c') AND relpersistence <> 't'
                 UNION ALL
                 SELECT 1247, t.oid, t.xmin::pg_catalog.text::pg_catalog.int8 FROM pg_catalog.pg_type t
                  WHERE t.typtype <> 'c' AND t.typcategory <> 'A'

@@ -9,6 +9,7 @@ mod console;
 pub mod console_client;
 pub mod credentials;
 pub mod dial;
+mod learn;
 pub mod listener;
 pub mod login;
 pub mod maintenance;
@@ -138,6 +139,7 @@ pub async fn run(control: Arc<Control>, listeners: Listeners, inboxes: Inboxes) 
     let mut phases = control.phases();
     tokio::spawn(signals.obey(Arc::clone(&control)));
     tokio::spawn(stats::keep(Arc::clone(&control)));
+    tokio::spawn(learn::keep(Arc::clone(&control.shared)));
     maintenance::spawn(Arc::clone(&control.shared));
     let mut looks = tokio::time::interval(retirement::PERIOD);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -162,6 +164,8 @@ fn obey(control: &Control, dialler: &Dialler, message: ToControl) {
     match message {
         ToControl::Dial { pool, worker, slot } => dialler.handle(pool, worker, slot),
         ToControl::Granted(slot) => granted(control, dialler, slot),
+        ToControl::CatalogChanged(pool) => learn::changed(&control.shared, pool),
+        ToControl::CatalogRead(answer) => learn::answered(&control.shared, *answer),
         ToControl::Cancel(target) => {
             let shared = Arc::clone(&control.shared);
             tokio::spawn(async move { dial::cancel(&shared, target).await });

@@ -85,7 +85,10 @@ fn apply(control: &Control, config: Config, users: UserList) -> Result<(), Failu
     }
     let shared = &control.shared;
     let config = Arc::new(config);
-    shared.config.store(Arc::clone(&config));
+    let before = shared.config.swap(Arc::clone(&config));
+    if before.general.census_names != config.general.census_names {
+        relearn(shared);
+    }
     control.credentials.users.store(Arc::new(users));
     control.reception.forget_lookups();
     let pools: Vec<Arc<Pool>> = {
@@ -99,6 +102,17 @@ fn apply(control: &Control, config: Config, users: UserList) -> Result<(), Failu
     shared.grant_wishes();
     shared.tell_all(|| ToWorker::ConfigChanged);
     Ok(())
+}
+
+/// The words that workers look for are others now.
+fn relearn(shared: &Shared) {
+    let pools = shared
+        .pools
+        .read()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    for (_, state) in pools.databases() {
+        state.catalogue.relearn();
+    }
 }
 
 /// Gives a pool its new settings. One whose database is gone, or has another forced user now, serves the clients that it has.
@@ -120,6 +134,7 @@ fn refresh(shared: &Shared, config: &Config, pool: &Pool) {
             pool.database_name
         );
         pool.generation.fetch_add(1, Ordering::Relaxed);
+        pool.state.catalogue.forget();
     }
     shared.tell_all(|| ToWorker::PoolChanged(pool.id));
 }

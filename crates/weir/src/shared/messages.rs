@@ -1,10 +1,11 @@
 //! What crosses between the control thread and the workers: sockets that have logged in, requests, and their answers.
 
-use super::{ClientPermit, Pool, Shared, Slot};
+use super::{ClientPermit, Errand, Pool, Shared, Slot};
 use crate::worker::{Server, ServerKey};
 use pooling::cancel::ClientPid;
 use pooling::ledger::PoolId;
 use pooling::{CancelSecret, Parameters, Time};
+use sql::learn::Catalog;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -107,6 +108,8 @@ pub enum ToWorker {
     PoolChanged(PoolId),
     /// The pool is unused: drop the worker's part of it, if that is so here.
     Forget(PoolId),
+    /// An errand waits for a server connection of this pool: send an idle one.
+    RunErrand(PoolId),
     /// Settings that the worker itself uses changed.
     ConfigChanged,
     /// KILL: close all clients and server connections of these pools at once.
@@ -145,6 +148,35 @@ pub enum ToControl {
     Granted(Slot),
     /// A query of a client that is gone (or of one that took too long) has to be cancelled.
     Cancel(CancelTarget),
+    /// A client's statement may have changed the catalogue of the pool's database.
+    CatalogChanged(Arc<Pool>),
+    /// What a server connection of the pool has told of its database's catalogue.
+    CatalogRead(Box<CatalogAnswer>),
+}
+
+/// The answer to an [`Errand`].
+pub struct CatalogAnswer {
+    pub pool: Arc<Pool>,
+    /// `Catalogue::changes` when the question was put.
+    pub changes: u32,
+    pub told: Result<CatalogTold, Unanswered>,
+}
+
+/// Why an [`Errand`] has come to nothing.
+pub enum Unanswered {
+    /// The server connection has ended.
+    Lost(Errand),
+    /// The server's words, or what is wrong with its answer.
+    Refused(Box<str>),
+}
+
+/// What the catalogue was asked for.
+pub enum CatalogTold {
+    Fingerprint(Box<str>),
+    Names {
+        catalog: Catalog,
+        fingerprint: Box<str>,
+    },
 }
 
 /// The query that a cancel request is for. While it exists, its server connection is not given to another client.

@@ -42,14 +42,24 @@ impl Worker {
     /// being asked.
     pub(super) fn take_census(&mut self, index: usize) -> bool {
         let server = &mut self.servers[index];
-        let Some(evidence) = server.conversation.take_evidence() else {
+        let Some(mut evidence) = server.conversation.take_evidence() else {
             return false;
         };
+        let pool = server.pool_id();
+        if let Some(watch) = self.pool(pool).and_then(|pool| pool.watch.as_deref()) {
+            evidence.mention_learnt(watch);
+        }
+        if evidence.changes_catalog() {
+            self.catalog_changed(index, &evidence);
+        }
+        let server = &mut self.servers[index];
         let pins = match server.duty {
             Duty::Leased { client } => self.clients[client].pins(),
             _ => Pins::NONE,
         };
         let server = &mut self.servers[index];
+        // The client may go on without a new lease, which is where this is done otherwise.
+        server.notice_changed_statements();
         let (census, sql) = Census::about(*evidence, pins, &server.parameters);
         server.census = Some(Box::new(census));
         let pool = server.pool_id();

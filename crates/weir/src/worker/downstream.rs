@@ -7,7 +7,7 @@ use super::relay::Stop;
 use super::server::{Duty, Server};
 use super::{Owner, Worker};
 use pooling::Parameters;
-use pooling::conversation::{Aside, ClientSide, Event, Passage, Reply};
+use pooling::conversation::{Aside, ClientSide, Event, Own, Passage, Reply};
 use pooling::statements::ClientStatements;
 use settings::PoolMode;
 use std::sync::atomic::Ordering;
@@ -142,6 +142,7 @@ impl Worker {
             Event::SettingsReset => self.was_reset(index, Parameters::unsure),
             Event::SessionReset => self.session_reset(index),
             Event::Dropped => self.ask_about_pin(index),
+            Event::OwnRow(Own::Catalog) => self.catalog_row(index, body),
             Event::OwnRow(_) => self.census_row(index, body),
             Event::OwnFailed(own) => self.own_failed(index, own, body),
             Event::OwnDone { own, failed } => self.own_done(index, own, failed),

@@ -38,6 +38,7 @@ impl Worker {
                 self.arrived(self.servers[index].pool_id());
                 self.free(index);
             }
+            Duty::Errand { .. } if !server.conversation.is_busy() => self.errand_settled(index),
             Duty::Reset { .. } if !server.conversation.is_busy() => self.free(index),
             _ => {}
         }
@@ -140,7 +141,7 @@ impl Worker {
             self.close_server(index, reason);
         } else if server.cancels > 0 {
             server.duty = Duty::Held;
-        } else {
+        } else if !self.is_detained(index) {
             self.offer(index);
         }
     }
@@ -263,6 +264,7 @@ impl Worker {
     pub(super) fn own_done(&mut self, index: usize, own: Own, failed: bool) {
         match own {
             Own::Census => self.census_done(index, failed),
+            Own::Catalog => self.catalog_told(index, failed),
             Own::Check | Own::Reset if failed => {
                 self.close_server(index, "server_check_query or server_reset_query failed");
             }

@@ -58,8 +58,15 @@ pub enum Wished {
 }
 
 fn watch(pool: &Pool, settings: &PoolSettings) -> Option<Arc<Watch>> {
-    let shares = settings.mode != PoolMode::Session && settings.census != CensusPolicy::Off;
-    shares.then(|| pool.state.watch.load_full())
+    if settings.mode == PoolMode::Session {
+        return None;
+    }
+    let known = pool.state.catalogue.watch();
+    match settings.census {
+        CensusPolicy::Auto => Some(Arc::clone(&known)),
+        CensusPolicy::Always => Some(Arc::new(known.outdated(&[]))),
+        CensusPolicy::Off => None,
+    }
 }
 
 impl LocalPool {

@@ -10,6 +10,7 @@ mod checkout;
 mod client;
 mod connection;
 mod downstream;
+mod errand;
 mod giveback;
 mod local_pool;
 mod mailbox;

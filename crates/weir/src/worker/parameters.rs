@@ -69,6 +69,9 @@ impl Worker {
             .and_then(|fields| fields.get(b'M'))
             .unwrap_or_default();
         let text = String::from_utf8_lossy(text).into_owned();
+        if let Some(reading) = self.servers[index].reading.as_mut() {
+            return reading.fail(&text); // the control thread says so in the log
+        }
         tracing::warn!(
             server = self.servers[index].id,
             ?own,

@@ -183,7 +183,7 @@ impl Worker {
         }
         match duty {
             Duty::Idle { .. } => self.unlist(index),
-            Duty::Tested { .. } => self.arrived(pool),
+            Duty::Tested { .. } | Duty::Errand { .. } => self.arrived(pool),
             _ => {}
         }
         self.leaving.push(Owner::Server(index));

@@ -45,6 +45,7 @@ impl Worker {
             }
             ToWorker::CancelDone { server, delivery } => self.cancel_done(server, delivery),
             ToWorker::PoolChanged(pool) => self.pool_changed(pool),
+            ToWorker::RunErrand(pool) => self.send_idle(pool),
             ToWorker::Forget(pool) => self.forget_pool(pool),
             ToWorker::ConfigChanged => self.limits = Limits::of(&self.shared.config.load()),
             ToWorker::Kill(pools) => pools.iter().for_each(|pool| self.kill(*pool)),
@@ -263,8 +264,8 @@ impl Worker {
     }
 
     fn pool_changed(&mut self, id: PoolId) {
+        self.renew_pool(id);
         let Some(pool) = self.pool(id) else { return };
-        pool.renew();
         let settings = std::sync::Arc::clone(&pool.settings);
         let servers = self.servers.iter_mut().map(|(_, server)| server);
         for server in servers.filter(|server| server.pool_id() == id) {
@@ -275,8 +276,8 @@ impl Worker {
         for server in idle {
             self.unlist(server);
             self.servers[server].duty = Duty::Held;
-            self.free(server);
         }
+        self.free_held(id);
         self.ask_for_server(id);
     }
 

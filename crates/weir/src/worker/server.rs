@@ -1,6 +1,7 @@
 //! A logged-in server connection on its worker.
 
 use super::connection::Connection;
+use super::errand::Reading;
 use crate::report::{ServerReport, ServerState};
 use crate::shared::{Address, CancelHold, CancelTarget, Delivery, NewServer, Pool, Shared, Slot};
 use pooling::census::Census;
@@ -71,7 +72,9 @@ pub enum Duty {
     Abandoned { deadline: Time },
     /// server_reset_query is running.
     Reset { since: Time },
-    /// Clean, but a cancel request is on its way to it.
+    /// It asks the database's catalogue.
+    Errand { since: Time },
+    /// Clean, but a cancel request is on its way to it, or it is not known yet what clients' statements may do.
     Held,
     /// To be closed after the batch.
     Leaving,
@@ -121,6 +124,8 @@ pub struct Server {
     pub blemish: Option<&'static str>,
     /// What a client that is gone has left on it.
     pub residue: Residue,
+    /// What it tells of the database's catalogue.
+    pub reading: Option<Box<Reading>>,
     /// The census that is being taken.
     pub census: Option<Box<Census>>,
     /// What was set on it before the replay that is under way.
@@ -161,6 +166,7 @@ impl Server {
             retires_at: new.connected_at,
             blemish: None,
             residue: Residue::None,
+            reading: None,
             census: None,
             before_replay: None,
             slot: new.slot,
@@ -301,7 +307,7 @@ impl Server {
             Duty::Idle { since } if now.since(since) > check_delay => ServerState::Used,
             Duty::Idle { .. } | Duty::Leaving => ServerState::Idle,
             Duty::Leased { .. } => ServerState::Active,
-            Duty::Tested { .. } | Duty::Reset { .. } => ServerState::Tested,
+            Duty::Tested { .. } | Duty::Reset { .. } | Duty::Errand { .. } => ServerState::Tested,
             Duty::Abandoned { .. } | Duty::Held => ServerState::BeingCanceled,
         }
     }

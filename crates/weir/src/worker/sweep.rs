@@ -13,6 +13,8 @@ use wire::{Report, Severity, SqlState};
 
 /// Clients are counted in tens of thousands: their idle time-out is looked at less often.
 const CLIENT_SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// How long a server may take to tell what is in its catalogue. Each of its statements has a limit of its own.
+const ERRAND_MAX: Duration = Duration::from_secs(300);
 
 /// What is due for a server connection.
 enum Due {
@@ -193,6 +195,8 @@ fn due(server: &Server, pool: &LocalPool, open: impl Fn(&Server) -> u32, now: Ti
                 "server_check_query or server_reset_query was not answered",
             ))
         }
+        Duty::Errand { since } => over(since, Some(ERRAND_MAX))
+            .then_some(Due::Close("the question to its catalogue was not answered")),
         Duty::Abandoned { deadline } if now >= deadline => {
             Some(Due::Close("abandoned_query_timeout"))
         }

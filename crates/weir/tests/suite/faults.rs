@@ -24,6 +24,11 @@ fn in_front_of(party: Party, port: u16, change: impl FnOnce(Ini) -> Ini) -> Stag
     party.run(&change(ini))
 }
 
+/// A scripted server has no catalogue to read.
+fn scripted(ini: Ini) -> Ini {
+    ini.set("census", "off")
+}
+
 fn a_killed_server_comes_back_under_load(party: Party) {
     const CLIENTS: usize = 20;
     const POOL: usize = 5;
@@ -187,7 +192,7 @@ fn nonsense_from_the_server(party: Party) {
     ];
     for bytes in nonsense {
         let listener = Listener::bind();
-        let stage = in_front_of(party, listener.port(), |ini| ini);
+        let stage = in_front_of(party, listener.port(), scripted);
         let (mut client, mut server) = asking(&stage, &listener);
         server.send_bytes(bytes);
         if *bytes == b"Z\0\0\0\x05I" {
@@ -211,7 +216,7 @@ fn nonsense_from_the_server(party: Party) {
 
 fn an_end_in_mid_row(party: Party) {
     let listener = Listener::bind();
-    let stage = in_front_of(party, listener.port(), |ini| ini);
+    let stage = in_front_of(party, listener.port(), scripted);
     let (mut client, mut server) = asking(&stage, &listener);
     server.send_bytes(b"D\0\0\x10\0\0\x01\0\0\0\x10abc");
     server.finish();
@@ -230,7 +235,7 @@ fn an_end_in_mid_row(party: Party) {
 
 fn last_words_are_passed_on(party: Party) {
     let listener = Listener::bind();
-    let stage = in_front_of(party, listener.port(), |ini| ini);
+    let stage = in_front_of(party, listener.port(), scripted);
     let (mut client, mut server) = asking(&stage, &listener);
     server.send(|out| refuse(out, SqlState::ADMIN_SHUTDOWN, "the last words"));
     drop(server);
@@ -274,7 +279,7 @@ fn refusals_that_pass_are_waited_for(party: Party) {
         ),
     ] {
         let listener = Listener::bind();
-        let stage = in_front_of(party, listener.port(), |ini| ini);
+        let stage = in_front_of(party, listener.port(), scripted);
         let mut client = knock(&stage);
         turn_away(&listener, sqlstate, text);
         turn_away(&listener, sqlstate, text);
@@ -286,6 +291,7 @@ fn refusals_that_pass_are_waited_for(party: Party) {
         // When it lasts too long, the client hears the server's own words.
         let listener = Listener::bind();
         let stage = in_front_of(party, listener.port(), |ini| {
+            let ini = scripted(ini);
             ini.set("query_wait_timeout", "1")
                 .set("server_login_retry", "60")
         });
@@ -305,7 +311,7 @@ fn refusals_that_pass_are_waited_for(party: Party) {
 
 fn refusals_that_last_are_told_at_once(party: Party) {
     let listener = Listener::bind();
-    let stage = in_front_of(party, listener.port(), |ini| ini);
+    let stage = in_front_of(party, listener.port(), scripted);
     let mut client = knock(&stage);
     turn_away(
         &listener,

@@ -10,6 +10,7 @@ mod abandoned;
 mod cancel;
 mod chaos;
 mod faults;
+mod learnt;
 mod limits;
 mod login;
 mod operation;

@@ -476,6 +476,13 @@ fn plain_clients_cause_no_census(party: Party) {
         &mut one,
         &["CREATE TABLE IF NOT EXISTS rows_of_plain_clients (a int)"],
     );
+    wait::until("the catalogue has been read anew", || {
+        let figures = stage.console().ask("SHOW CENSUS");
+        figures
+            .having("database", Postgres::DATABASE)
+            .only("catalogue")
+            == "read"
+    });
     let before = censuses(&stage);
     for client in [&mut one, &mut two] {
         run(

@@ -76,7 +76,7 @@ fn short(show: Show) -> (&'static str, &'static str) {
             "database user application_name reasons statement age client_id server_id",
             "tttttill",
         ),
-        Show::Census => ("database censuses pins pinned", "tnni"),
+        Show::Census => ("database censuses pins pinned catalogue", "tnnit"),
         Show::Help
         | Show::Clients
         | Show::Servers

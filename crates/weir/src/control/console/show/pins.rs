@@ -6,6 +6,7 @@ use super::super::table::Kind::{BigInt, Int, Numeric, Text};
 use super::super::table::{Columns, Row, row};
 use super::Snapshot;
 use crate::report::ClientReport;
+use settings::{CensusPolicy, PoolMode};
 
 pub const PINS: Columns = &[
     ("database", Text),
@@ -23,6 +24,7 @@ pub const CENSUS: Columns = &[
     ("censuses", Numeric),
     ("pins", Numeric),
     ("pinned", Int),
+    ("catalogue", Text),
 ];
 
 /// `age` is in seconds.
@@ -49,7 +51,8 @@ fn pinned(client: &ClientReport, snapshot: &Snapshot) -> Option<Row> {
     ])
 }
 
-/// `censuses` and `pins` since the start, `pinned` now.
+/// `censuses` and `pins` since the start, `pinned` now. `catalogue` is "read", or "unknown" while every statement may do anything; empty where nobody
+/// wants to know.
 pub fn census(snapshot: &Snapshot) -> Vec<Row> {
     let pinned = |database: &str| {
         let pools = snapshot.pools.iter();
@@ -57,6 +60,16 @@ pub fn census(snapshot: &Snapshot) -> Vec<Row> {
             .filter(|pool| &*pool.database_name == database)
             .map(|pool| pool.pinned.count())
             .sum::<u32>()
+    };
+    let catalogue = |database: &str| {
+        let mut pools = snapshot.pools.iter();
+        let found = pools.find(|pool| {
+            let settings = pool.settings.load();
+            let shares = settings.mode != PoolMode::Session;
+            &*pool.database_name == database && shares && settings.census != CensusPolicy::Off
+        });
+        let known = found.map(|pool| pool.state.catalogue.watch().is_known());
+        known.map_or("", |known| if known { "read" } else { "unknown" })
     };
     stats::counters(snapshot)
         .iter()
@@ -66,7 +79,8 @@ pub fn census(snapshot: &Snapshot) -> Vec<Row> {
                 &**name,
                 figures.totals.censuses,
                 figures.totals.pins,
-                pinned(name)
+                pinned(name),
+                catalogue(name)
             ]
         })
         .collect()
