@@ -176,6 +176,9 @@ impl Worker {
             if pool.shared.is_paused() || pool.waiting.len() <= pool.coming {
                 return;
             }
+            if pool.awaits_catalogue() {
+                return; // whatever is dialled would wait as well; `PoolChanged` asks again
+            }
             if let Some(other) = pool.idle_elsewhere(worker) {
                 if pool.expects_one_back() && now.since(oldest.since) < handover_after {
                     return self.look_again_soon();

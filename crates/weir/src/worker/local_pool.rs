@@ -100,6 +100,12 @@ impl LocalPool {
         self.shared.reads_sequences.load(Ordering::Relaxed)
     }
 
+    /// A server connection asks what clients' statements may do: before that is known, none serves anybody.
+    pub fn awaits_catalogue(&self) -> bool {
+        let catalogue = &self.shared.state.catalogue;
+        self.watch.is_some() && !catalogue.is_open() && !catalogue.is_wanted()
+    }
+
     /// Tells the other workers how many idle server connections there are here.
     pub fn publish_idle(&self, worker: usize) {
         let idle = self.idle.len() as u32;

@@ -49,10 +49,6 @@ const NOT_YET: &[(Kind, &str)] = &[
         "within a transaction RESET goes to the server's value, not to the client's startup parameter",
     ),
     (
-        Kind::Hidden,
-        "functions, triggers and casts: the catalogue is not asked yet",
-    ),
-    (
         Kind::Definition,
         "as Hidden; and a Parse of a text that stands on the server is not refused when its function has gone",
     ),
