@@ -404,6 +404,10 @@ fn pins_are_limited(party: Party) {
     for client in &mut pinned {
         run(client, &["CREATE TEMP TABLE t (a int)"]);
     }
+    // The answer comes before the census: the third could be quicker.
+    wait::until("both are pinned", || {
+        stage.console().ask("SHOW PINS").rows.len() == 2
+    });
     let mut third = stage.client();
     third.send(|out| write::query(out, b"CREATE TEMP TABLE of_the_third (a int)"));
     let messages = third.receive_until("E");
