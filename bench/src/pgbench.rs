@@ -63,7 +63,7 @@ impl Own {
             Self::ApplicationName => "SET application_name = 'client :client_id';\n",
         };
         format!(
-            "\\if :{{?ready}}\n\\else\n{set}\\set ready 1\n\\endif\n\
+            "\\if :ready\n\\else\n{set}\\set ready 1\n\\endif\n\
              \\set aid random(1, 100000)\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n"
         )
     }
@@ -96,7 +96,8 @@ impl Load {
             None => vec!["-S".to_owned()],
             Some(own) => {
                 script.write_all(own.script().as_bytes())?;
-                vec!["-f".to_owned(), script.path().display().to_string()]
+                let path = script.path().display().to_string();
+                vec!["-D".to_owned(), "ready=0".to_owned(), "-f".to_owned(), path]
             }
         };
         let output = Command::new(program)
