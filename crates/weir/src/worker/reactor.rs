@@ -283,27 +283,35 @@ fn receive_in_ring(ring: &mut IoUring, batch: &mut [Receive], slots: &mut Slots)
     });
 }
 
+/// In parts that fit into the submission queue: a notification, or the end of a database, concerns any number of clients.
 fn send_in_ring(ring: &mut IoUring, outgoing: &mut Outgoing) {
-    for (number, send) in outgoing.sends.iter().enumerate() {
-        let piece = outgoing.pieces[send.first];
-        let entry = match send.count {
-            1 => opcode::Send::new(
-                types::Fd(send.fd),
-                piece.iov_base.cast(),
-                piece.iov_len as u32,
-            )
-            .flags(FLAGS)
-            .build(),
-            _ => opcode::SendMsg::new(types::Fd(send.fd), &outgoing.headers[send.header])
-                .flags(FLAGS as u32)
+    let Outgoing {
+        sends,
+        pieces,
+        headers,
+        ..
+    } = outgoing;
+    for part in sends.chunks_mut(EVENTS) {
+        for (number, send) in part.iter().enumerate() {
+            let piece = pieces[send.first];
+            let entry = match send.count {
+                1 => opcode::Send::new(
+                    types::Fd(send.fd),
+                    piece.iov_base.cast(),
+                    piece.iov_len as u32,
+                )
+                .flags(FLAGS)
                 .build(),
-        };
-        submit(ring, &entry.user_data(number as u64));
+                _ => opcode::SendMsg::new(types::Fd(send.fd), &headers[send.header])
+                    .flags(FLAGS as u32)
+                    .build(),
+            };
+            submit(ring, &entry.user_data(number as u64));
+        }
+        complete(ring, part.len(), |number, result| {
+            part[number].result = result
+        });
     }
-    let sends = &mut outgoing.sends;
-    complete(ring, sends.len(), |number, result| {
-        sends[number].result = result
-    });
 }
 
 fn submit(ring: &mut IoUring, entry: &io_uring::squeue::Entry) {
