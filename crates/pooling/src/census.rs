@@ -139,7 +139,7 @@ struct Section {
 }
 
 /// Nothing here depends on what a client can set: every name is qualified, operators included.
-const SECTIONS: [Section; 6] = [
+const SECTIONS: [Section; 7] = [
     // What is in force in this transaction only belongs to the transaction that asks.
     Section {
         asked_for: SETTINGS,
@@ -173,10 +173,11 @@ const SECTIONS: [Section; 6] = [
         asked_for: CURSORS,
         sql: "SELECT 'h', '', '' WHERE EXISTS (SELECT FROM pg_catalog.pg_cursors c WHERE c.is_holdable)",
     },
+    Section {
+        asked_for: CHANNELS,
+        sql: "SELECT 'n', c, '' FROM pg_catalog.pg_listening_channels() c",
+    },
 ];
-
-/// A set-returning function of its own session, and the last section.
-const CHANNELS_SQL: &str = "SELECT 'n', c, '' FROM pg_catalog.pg_listening_channels() c";
 
 const LOCKS: Suspicion = Suspicion::ADVISORY_LOCK
     .union(Suspicion::OPAQUE)
@@ -215,9 +216,6 @@ impl Census {
             .filter(|section| about.intersects(section.asked_for))
             .map(|section| section.sql.to_owned())
             .collect();
-        if about.intersects(CHANNELS) {
-            selects.push(CHANNELS_SQL.to_owned());
-        }
         if about.intersects(SETTINGS) {
             selects.extend(custom_section(evidence.names, known));
         }
@@ -382,17 +380,22 @@ impl Pins {
     /// A client that reads sequence values has inserted rows.
     pub const SEQUENCE: Pins = Pins(1 << 9);
 
-    const NAMES: [(Pins, &'static str); 10] = [
-        (Pins::ADVISORY_LOCK, "advisory lock"),
-        (Pins::TEMPORARY, "temporary object"),
-        (Pins::HOLD_CURSOR, "holdable cursor"),
-        (Pins::LISTEN, "listen"),
-        (Pins::SEED, "setseed"),
-        (Pins::LIBRARY, "loaded library"),
-        (Pins::PREPARED, "prepared statement"),
-        (Pins::UNKNOWN, "unknown state"),
-        (Pins::UNSEEN, "state that no query shows"),
-        (Pins::SEQUENCE, "sequence value"),
+    /// Each reason in words, and what a census has to ask about to find out whether it holds.
+    const REASONS: [(Pins, &'static str, Suspicion); 10] = [
+        (
+            Pins::ADVISORY_LOCK,
+            "advisory lock",
+            Suspicion::ADVISORY_LOCK,
+        ),
+        (Pins::TEMPORARY, "temporary object", Suspicion::TEMPORARY),
+        (Pins::HOLD_CURSOR, "holdable cursor", Suspicion::HOLD_CURSOR),
+        (Pins::LISTEN, "listen", Suspicion::LISTEN),
+        (Pins::SEED, "setseed", Suspicion::SEED),
+        (Pins::LIBRARY, "loaded library", Suspicion::LIBRARY),
+        (Pins::PREPARED, "prepared statement", Suspicion::PREPARED),
+        (Pins::UNKNOWN, "unknown state", Suspicion::OPAQUE),
+        (Pins::UNSEEN, "state that no query shows", Suspicion::UNSEEN),
+        (Pins::SEQUENCE, "sequence value", Suspicion::empty()),
     ];
 
     pub fn is_empty(self) -> bool {
@@ -406,29 +409,20 @@ impl Pins {
 
     /// The reasons in words.
     pub fn reasons(self) -> impl Iterator<Item = &'static str> {
-        Pins::NAMES
-            .into_iter()
-            .filter(move |(pin, _)| self.0 & pin.0 != 0)
-            .map(|(_, name)| name)
+        self.each().map(|(words, _)| words)
     }
 
     /// What a census has to ask about to find out whether the reasons hold.
     fn suspicion(self) -> Suspicion {
-        let asked = [
-            (Pins::ADVISORY_LOCK, Suspicion::ADVISORY_LOCK),
-            (Pins::TEMPORARY, Suspicion::TEMPORARY),
-            (Pins::HOLD_CURSOR, Suspicion::HOLD_CURSOR),
-            (Pins::LISTEN, Suspicion::LISTEN),
-            (Pins::SEED, Suspicion::SEED),
-            (Pins::LIBRARY, Suspicion::LIBRARY),
-            (Pins::PREPARED, Suspicion::PREPARED),
-            (Pins::UNKNOWN, Suspicion::OPAQUE),
-            (Pins::UNSEEN, Suspicion::UNSEEN),
-        ];
-        asked
-            .into_iter()
-            .filter(|(pin, _)| self.0 & pin.0 != 0)
+        self.each()
             .fold(Suspicion::empty(), |all, (_, one)| all | one)
+    }
+
+    fn each(self) -> impl Iterator<Item = (&'static str, Suspicion)> {
+        let holds = move |(pin, words, suspicion): (Pins, _, _)| {
+            (self.0 & pin.0 != 0).then_some((words, suspicion))
+        };
+        Pins::REASONS.into_iter().filter_map(holds)
     }
 }
 

@@ -20,7 +20,7 @@ pub use sequences::SequenceUse;
 
 use crate::census::Evidence;
 use crate::statements::{
-    ClientStatements, Forgotten, Progress, Segment, ServerStatements, Standing, Statement,
+    ClientStatements, Forgotten, Mark, Progress, Segment, ServerStatements, Standing, Statement,
     StatementId, write_close, write_marker,
 };
 use expected::{Expected, Parsed, ParsedFor};
@@ -82,10 +82,11 @@ pub enum Event {
     SettingsReset,
     /// The server dropped all that a session can have (DISCARD ALL).
     SessionReset,
-    /// Something has changed under a prepared statement: it may be out of date on other server connections, too.
-    Outdated,
+    /// Something has changed under a prepared statement: it is out of date on other server connections, too. Where the mark tells which of the client's
+    /// it is, that goes to [`crate::statements::StatementCache::note_outdated`]; without one it may be any.
+    Outdated(Mark),
     /// The same, and the client need not know: [`Conversation::repeat`].
-    Repeat,
+    Repeat(Mark),
     /// Something that a session has may have ended: a temporary table, a cursor.
     Dropped,
     /// The body is a DataRow that answers a query of the pooler's own.
@@ -265,12 +266,6 @@ impl Conversation {
             _ => false,
         };
         sole.then_some(self.progress.sent)
-    }
-
-    /// The client's statements may have done something to its session: a census has to say what.
-    #[inline]
-    pub fn has_evidence(&self) -> bool {
-        self.evidence.is_some()
     }
 
     /// Gives a census reason to ask again about what it has found before.

@@ -42,7 +42,7 @@ impl Both {
         Both {
             conversation: Conversation::new(statements_max),
             statements: Some(ClientStatements::default()),
-            cache: StatementCache::new([1; 16], 10_000),
+            cache: StatementCache::new([1; 16], 10_000, Arc::default()),
             parameters: Arc::default(),
             watch: Watch::default(),
             from_client: Vec::new(),
@@ -137,7 +137,12 @@ impl Both {
             reply.passage != Passage::Incomplete
                 || (aside.to_client.is_empty() && reply.event == Event::Nothing)
         );
-        if let (Event::Repeat, Some(statements)) = (reply.event, &mut self.statements) {
+        if let (Event::Outdated(mark) | Event::Repeat(mark), Some(statements)) =
+            (reply.event, &self.statements)
+        {
+            self.cache.note_outdated(statements, mark);
+        }
+        if let (Event::Repeat(_), Some(statements)) = (reply.event, &mut self.statements) {
             let side = ClientSide {
                 statements,
                 cache: &mut self.cache,

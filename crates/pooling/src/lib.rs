@@ -6,6 +6,7 @@ pub mod time;
 pub mod census;
 pub mod conversation;
 pub mod dialect;
+pub mod editions;
 pub mod parameters;
 pub mod statements;
 pub mod watch;

@@ -1,9 +1,10 @@
 //! Prepared statements that many clients share on few server connections.
 //!
-//! A statement's identity is a keyed 128-bit hash of its text, its parameter types and its dialect, and its name on a server is made of that
-//! hash: so it means the same on every worker and server connection, and no shared table has to be asked.
+//! A statement's identity is a keyed 128-bit hash of its text, its parameter types, its dialect and its edition, and its name on a server is made of
+//! that hash: so it means the same on every worker and server connection, and no shared table has to be asked.
 
 use crate::dialect::Dialect;
+use crate::editions::{Edition, Editions};
 use crate::parameters::Parameters;
 use rustc_hash::FxBuildHasher;
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -34,8 +35,19 @@ pub struct Statement {
     param_types: Box<[u8]>,
     scope: Scope,
     dialect: Dialect,
+    /// The identity of its first edition.
+    first: StatementId,
+    edition: Edition,
     /// What was seen when its text was last looked at: the bits, above them the version of the words that were looked for, plus one.
     seen: AtomicU64,
+}
+
+/// Tells a client's statements apart: short of the whole identity, to be noted with each message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark(u64);
+
+impl Mark {
+    pub const NONE: Mark = Mark(0);
 }
 
 /// What running a statement does to prepared statements.
@@ -120,6 +132,10 @@ impl StatementId {
     /// Of a statement that nobody means: what is there may not be relied upon.
     pub const UNKNOWN: StatementId = StatementId(0);
 
+    pub fn mark(self) -> Mark {
+        Mark(self.0 as u64)
+    }
+
     fn server_name(self) -> [u8; NAME_LEN] {
         let mut name = [0; NAME_LEN];
         name[..NAME_PREFIX.len()].copy_from_slice(NAME_PREFIX);
@@ -140,11 +156,12 @@ pub struct StatementCache {
     sweep_at: usize,
     /// The parameters that were last asked for, and their dialect: most clients of a pool have the same.
     latest: Option<(Arc<Parameters>, Dialect)>,
+    editions: Arc<Editions>,
 }
 
 impl StatementCache {
-    /// `key` is the process's own random key, the same for all caches of the process.
-    pub fn new(key: [u8; 16], bytes_max: usize) -> StatementCache {
+    /// `key` is the process's own random key, the same for all caches of the process; `editions` are the same for all of a pool's.
+    pub fn new(key: [u8; 16], bytes_max: usize, editions: Arc<Editions>) -> StatementCache {
         StatementCache {
             key,
             statements: HashMap::default(),
@@ -152,6 +169,7 @@ impl StatementCache {
             bytes_max,
             sweep_at: bytes_max,
             latest: None,
+            editions,
         }
     }
 
@@ -173,10 +191,32 @@ impl StatementCache {
         parameters: &Arc<Parameters>,
     ) -> Arc<Statement> {
         let dialect = self.dialect(parameters);
-        if statement.dialect == dialect {
+        if statement.dialect == dialect && !self.is_outdated(statement) {
             return Arc::clone(statement);
         }
         self.intern_in(dialect, &statement.text, &statement.param_types)
+    }
+
+    /// Whether any statement of the pool has been found to be outdated.
+    #[inline]
+    pub fn knows_outdated(&self) -> bool {
+        self.editions.are_any()
+    }
+
+    /// Whether a server connection has refused this edition, or one that was prepared later.
+    #[inline]
+    pub fn is_outdated(&self, statement: &Statement) -> bool {
+        self.editions.current(statement.first) != statement.edition
+    }
+
+    /// A server connection has refused the client's statement: what it names has changed. False if the mark does not tell which.
+    pub fn note_outdated(&self, client: &ClientStatements, mark: Mark) -> bool {
+        let outdated = client.marked(mark);
+        if let Some(statement) = outdated {
+            self.editions
+                .is_outdated(statement.first, statement.edition);
+        }
+        outdated.is_some()
     }
 
     fn dialect(&mut self, parameters: &Arc<Parameters>) -> Dialect {
@@ -191,7 +231,9 @@ impl StatementCache {
     }
 
     fn intern_in(&mut self, dialect: Dialect, text: &[u8], param_types: &[u8]) -> Arc<Statement> {
-        let id = self.identify(dialect, text, param_types);
+        let first = self.identify(dialect, text, param_types);
+        let edition = self.editions.current(first);
+        let id = self.identify_edition(first, edition);
         if let Some(known) = self.statements.get(&id) {
             return Arc::clone(known);
         }
@@ -202,6 +244,8 @@ impl StatementCache {
             param_types: param_types.into(),
             scope: Scope::of(text),
             dialect,
+            first,
+            edition,
             seen: AtomicU64::new(0),
         });
         self.bytes += statement.size();
@@ -230,6 +274,16 @@ impl StatementCache {
         hasher.write_usize(text.len());
         hasher.write(text);
         hasher.write(param_types);
+        StatementId(hasher.finish128().as_u128())
+    }
+
+    fn identify_edition(&self, first: StatementId, edition: Edition) -> StatementId {
+        if edition == 0 {
+            return first;
+        }
+        let mut hasher = SipHasher13::new_with_key(&self.key);
+        hasher.write(&first.0.to_le_bytes());
+        hasher.write_u32(edition);
         StatementId(hasher.finish128().as_u128())
     }
 
@@ -350,6 +404,14 @@ impl ClientStatements {
 
     pub fn is_empty(&self) -> bool {
         self.named.is_none()
+    }
+
+    /// One of the client's named statements.
+    pub fn marked(&self, mark: Mark) -> Option<&Arc<Statement>> {
+        let mut names = self.named.as_ref()?.values();
+        names
+            .find(|(statement, _)| statement.id.mark() == mark)
+            .map(|(statement, _)| statement)
     }
 
     fn name_of(&self, server_name: &[u8]) -> Option<&[u8]> {
@@ -604,7 +666,7 @@ mod tests {
     }
 
     fn cache(bytes_max: usize) -> StatementCache {
-        StatementCache::new([7; 16], bytes_max)
+        StatementCache::new([7; 16], bytes_max, Arc::default())
     }
 
     #[test]
@@ -622,7 +684,7 @@ mod tests {
         );
         assert_eq!(
             a.id,
-            super::StatementCache::new([7; 16], 1)
+            super::StatementCache::new([7; 16], 1, Arc::default())
                 .intern(b"select 1", &[0, 0], &usual())
                 .id
         );
@@ -640,6 +702,22 @@ mod tests {
             &b,
             &cache.intern(b"select '1.2.2024'::date", &[], &german)
         ));
+    }
+
+    #[test]
+    fn what_is_prepared_after_a_refusal_is_another_edition() {
+        let mut cache = cache(1 << 20);
+        let old = cache.intern(b"select * from t", &[], &usual());
+        let other = cache.intern(b"select 1", &[], &usual());
+        let mut client = ClientStatements::default();
+        client.insert(b"s", Arc::clone(&old), 0);
+        assert!(!cache.note_outdated(&client, other.id.mark()));
+        assert!(cache.note_outdated(&client, old.id.mark()));
+        assert!(cache.is_outdated(&old) && !cache.is_outdated(&other));
+        let new = cache.intern(b"select * from t", &[], &usual());
+        assert!(!cache.is_outdated(&new));
+        assert_ne!(old.server_name(), new.server_name());
+        assert!(Arc::ptr_eq(&new, &cache.renew(&old, &usual())));
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::process::{Command, ExitCode};
 use testkit::{Ini, Postgres, Role, Weir};
 
 const POOL_SIZE: u32 = 5;
+/// Lines of Weir's log after a failure: what the command says of it must not be lost above them.
+const LOG_SHOWN: usize = 20;
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -29,6 +31,11 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     if status.success() {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("{status}; the log of weir:\n{}", weir.log());
+    let log = weir.log();
+    let before = log.lines().count().saturating_sub(LOG_SHOWN);
+    eprintln!("{status}; the end of weir's log:");
+    log.lines()
+        .skip(before)
+        .for_each(|line| eprintln!("{line}"));
     Ok(ExitCode::FAILURE)
 }

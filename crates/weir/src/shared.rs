@@ -11,6 +11,7 @@ pub use messages::*;
 use crate::control::dial::Network;
 use crate::worker::Mailbox;
 use arc_swap::{ArcSwap, ArcSwapOption};
+use pooling::editions::Editions;
 use pooling::ledger::{Limit, PoolId, Wish};
 use pooling::parameters::Interner;
 use pooling::{CancelKeys, Ledger, Parameters, Time};
@@ -307,6 +308,7 @@ impl Pools {
             cells: (0..workers).map(|_| Cell::default()).collect(),
             generation: AtomicU32::new(0),
             statements_changed: AtomicU32::new(0),
+            editions: Arc::default(),
             welcome: ArcSwapOption::empty(),
             last_error: ArcSwapOption::empty(),
             unused_since: AtomicU64::new(IN_USE),
@@ -380,8 +382,10 @@ pub struct Pool {
     pub cells: Box<[Cell]>,
     /// Counted up by RECONNECT: server connections of an older generation are closed when they come back.
     pub generation: AtomicU32,
-    /// Counted up when PostgreSQL says that something has changed under a prepared statement.
+    /// Counted up when PostgreSQL says that something has changed under a prepared statement, and not under which.
     pub statements_changed: AtomicU32,
+    /// Which statements have changed so.
+    pub editions: Arc<Editions>,
     /// What the latest server connection reported at log-in; clients are greeted with it.
     pub welcome: ArcSwapOption<Parameters>,
     /// Why the latest dial failed; empty again after a success.

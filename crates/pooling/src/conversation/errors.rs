@@ -3,9 +3,9 @@
 use super::expected::{Expected, ParsedFor};
 use super::from_server::Reply;
 use super::{Aside, Conversation, CopyIn, Event, Flow, Prepared, Trust, UnnamedIs};
-use crate::statements::{ClientStatements, place_of_server_name, restore_names};
+use crate::statements::{ClientStatements, Mark, place_of_server_name, restore_names};
 use wire::Header;
-use wire::backend::ErrorFields;
+use wire::backend::{ErrorFields, tag};
 
 impl Conversation {
     /// An error in an extended conversation makes the server skip everything up to the next Sync.
@@ -16,25 +16,27 @@ impl Conversation {
         body: &[u8],
         aside: &mut Aside,
     ) -> Reply {
+        let mark = self.mark_meant();
         let doubt = self.learn_from(body);
         let given = match doubt {
-            Doubt::Gone | Doubt::Outdated if client.is_some() => self.given_before_error(),
+            _ if client.is_none() => None,
+            Doubt::Gone => self.given_before_error(),
+            Doubt::Outdated if !self.relies_on_earlier() => self.given_before_error(),
             _ => None,
         };
         if let Some(given) = given {
+            let mark = match doubt {
+                Doubt::Outdated => mark,
+                _ => Mark::NONE,
+            };
             self.given = given;
             self.described.clear();
             self.skip_to_sync(client);
-            return Reply::keep(header).with(Event::Repeat);
+            return Reply::keep(header).with(Event::Repeat(mark));
         }
         self.kept.lose();
         aside.to_client.append(&mut self.described);
-        let renamed = restore_names(
-            body,
-            self.name_meant(),
-            client.as_deref(),
-            &mut aside.to_client,
-        );
+        let replaced = self.put_in_clients_words(body, client.as_deref(), &mut aside.to_client);
         if self.copy_in != CopyIn::No {
             self.copy_failed();
         }
@@ -47,10 +49,34 @@ impl Conversation {
             self.skip_to_sync(client);
         }
         let event = match doubt {
-            Doubt::Outdated => Event::Outdated,
+            Doubt::Outdated => Event::Outdated(mark),
             _ => Event::Nothing,
         };
-        Reply::pass_if(!renamed, header).with(event)
+        Reply::pass_if(!replaced, header).with(event)
+    }
+
+    /// Appends the error as the client has to see it, if that is not as the server has put it.
+    fn put_in_clients_words(
+        &self,
+        body: &[u8],
+        client: Option<&ClientStatements>,
+        to_client: &mut Vec<u8>,
+    ) -> bool {
+        if is_about_outdated(body) {
+            to_client.push(tag::ERROR_RESPONSE);
+            to_client.extend_from_slice(&(4 + OUTDATED.len() as u32).to_be_bytes());
+            to_client.extend_from_slice(OUTDATED);
+            return true;
+        }
+        restore_names(body, self.name_meant(), client, to_client)
+    }
+
+    /// The client's statement that the message which is being answered uses.
+    fn mark_meant(&self) -> Mark {
+        match self.expected.front() {
+            Some(Expected::Bind(mark) | Expected::Describe(mark)) => *mark,
+            _ => Mark::NONE,
+        }
     }
 
     /// The client's name for a statement whose Parse is being answered.
@@ -83,7 +109,8 @@ impl Conversation {
         let code = fields.get(b'C').unwrap_or_default();
         let about_shared = self.name_meant().is_none()
             && fields.get(b'M').and_then(place_of_server_name).is_some();
-        if fields.get(b'R') == Some(b"RevalidateCachedQuery") {
+        let names_outdated = fields.get(b'M').is_some_and(names_outdated);
+        if names_outdated || fields.get(b'R') == Some(b"RevalidateCachedQuery") {
             Doubt::Outdated
         } else if self.is_outdated(code) {
             if code.starts_with(b"XX") {
@@ -107,7 +134,7 @@ impl Conversation {
     fn is_outdated(&self, code: &[u8]) -> bool {
         let class = code.get(..2);
         match self.expected.front() {
-            Some(Expected::Bind | Expected::HiddenBind | Expected::Describe) => {
+            Some(Expected::Bind(_) | Expected::HiddenBind | Expected::Describe(_)) => {
                 matches!(class, Some(b"42" | b"XX"))
             }
             Some(Expected::Execute(_)) => class == Some(b"XX"),
@@ -164,6 +191,23 @@ impl Conversation {
             self.unnamed_is = UnnamedIs::SomebodyElses;
         }
     }
+}
+
+/// A name that no server connection knows: a Bind or Describe of it makes the server fail as it would with the client's outdated statement.
+pub(super) const OUTDATED_NAME: &[u8] = b"outdated_at_weir";
+
+/// What PostgreSQL says where it still has that statement. Drivers go by the routine's name. (src/backend/utils/cache/plancache.c)
+const OUTDATED: &[u8] =
+    b"SERROR\0VERROR\0C0A000\0Mcached plan must not change result type\0RRevalidateCachedQuery\0\0";
+
+fn is_about_outdated(error: &[u8]) -> bool {
+    let fields = ErrorFields::parse(error).ok();
+    fields.is_some_and(|fields| fields.get(b'M').is_some_and(names_outdated))
+}
+
+fn names_outdated(message: &[u8]) -> bool {
+    let mut windows = message.windows(OUTDATED_NAME.len());
+    windows.any(|window| window == OUTDATED_NAME)
 }
 
 /// What an error says of the statements that are prepared.

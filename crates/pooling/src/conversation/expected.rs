@@ -1,7 +1,7 @@
 //! What a server connection still owes, in the order in which it will be answered.
 
 use crate::statements::{
-    ClientStatements, Forgotten, Segment, ServerStatements, Statement, StatementId,
+    ClientStatements, Forgotten, Mark, Segment, ServerStatements, Statement, StatementId,
 };
 use std::sync::Arc;
 
@@ -45,12 +45,12 @@ pub(super) enum Expected {
     Parse(Box<Parsed>),
     /// ParseComplete of a statement that is passed on as it is.
     RawParse,
-    /// BindComplete.
-    Bind,
+    /// BindComplete; the client's statement that it is of.
+    Bind(Mark),
     /// BindComplete, kept from the client, which has got it already.
     HiddenBind,
-    /// ParameterDescription, then RowDescription or NoData; or one of the latter.
-    Describe,
+    /// ParameterDescription, then RowDescription or NoData; or one of the latter. The client's statement that it is about.
+    Describe(Mark),
     /// Rows, then CommandComplete, EmptyQueryResponse or PortalSuspended.
     Execute(Option<Box<Forgotten>>),
     /// CloseComplete.
@@ -173,7 +173,7 @@ impl Expected {
                 parsed_for: parsed.parsed_for.hidden(),
                 ..*parsed
             })),
-            Expected::Bind => Expected::HiddenBind,
+            Expected::Bind(_) => Expected::HiddenBind,
             Expected::Close => Expected::Marker,
             Expected::CloseUnnamed => Expected::DropUnnamed,
             synthetic if synthetic.is_synthetic() => return None,

@@ -1,10 +1,11 @@
 //! The client's side of a conversation.
 
+use super::errors::OUTDATED_NAME;
 use super::expected::{Expected, Named, ParsedFor};
 use super::{Aside, Conversation, CopyIn, Flow, Passage, Prepared, Series, UnnamedIs, Violation};
 use crate::Watch;
 use crate::parameters::Parameters;
-use crate::statements::{ClientStatements, Scope, Standing, Statement, StatementCache};
+use crate::statements::{ClientStatements, Mark, Scope, Standing, Statement, StatementCache};
 use crate::watch::LOOKED_AT_MAX;
 use sql::Suspicion;
 use std::sync::Arc;
@@ -90,10 +91,14 @@ impl Conversation {
             }
             self.note(suspicion, text);
         }
-        let forgotten = match (&self.prepared, Scope::of(front)) {
-            (Prepared::Shared(_), Scope::DeallocatesAll) => {
-                Some(self.expect_deallocation(client.statements))
-            }
+        self.expect_query(client.statements, front)
+    }
+
+    /// A Query is passed on as it is.
+    #[inline]
+    fn expect_query(&mut self, client: &mut ClientStatements, text: &[u8]) -> Passage {
+        let forgotten = match (&self.prepared, Scope::of(text)) {
+            (Prepared::Shared(_), Scope::DeallocatesAll) => Some(self.expect_deallocation(client)),
             _ => None,
         };
         self.own_unnamed(None);
@@ -122,15 +127,7 @@ impl Conversation {
             };
         }
         self.note(watch.text_of(text, client.parameters.prepared()), text);
-        let forgotten = match (&self.prepared, Scope::of(text)) {
-            (Prepared::Shared(_), Scope::DeallocatesAll) => {
-                Some(self.expect_deallocation(client.statements))
-            }
-            _ => None,
-        };
-        self.own_unnamed(None);
-        self.expect(Expected::Query(forgotten));
-        Passage::WHOLE
+        self.expect_query(client.statements, text)
     }
 
     #[inline]
@@ -198,8 +195,8 @@ impl Conversation {
             }
             self.expect(match header.tag {
                 tag::PARSE => Expected::RawParse,
-                tag::BIND => Expected::Bind,
-                tag::DESCRIBE => Expected::Describe,
+                tag::BIND => Expected::Bind(Mark::NONE),
+                tag::DESCRIBE => Expected::Describe(Mark::NONE),
                 _ => Expected::Close,
             });
             return Ok(Passage::WHOLE);
@@ -320,30 +317,32 @@ impl Conversation {
         {
             return Ok(Passage::Incomplete);
         }
-        let mut scope = Scope::Plain;
-        let skip = match self.prepared_for(&mut client, name, &mut aside.to_server) {
+        let (mut scope, mut mark) = (Scope::Plain, Mark::NONE);
+        let server_name = match self.used(&mut client, name, &mut aside.to_server) {
             _ if name.is_empty() => {
                 scope = self.settle_unnamed(client, &mut aside.to_server);
-                0
+                None
             }
-            Some(statement) => {
-                scope = statement.scope();
-                let server_name = statement.server_name();
-                let len = header.len as usize + server_name.len() - name.len();
-                aside.to_server.push(tag::BIND);
-                aside
-                    .to_server
-                    .extend_from_slice(&(len as u32).to_be_bytes());
-                aside.to_server.extend_from_slice(portal);
-                aside.to_server.push(0);
-                aside.to_server.extend_from_slice(server_name);
-                aside.to_server.push(0);
-                Header::SIZE + prefix
+            Some((statement, server_name)) => {
+                (scope, mark) = (statement.scope(), statement.id.mark());
+                Some(server_name)
             }
-            None => 0, // made by SQL's PREPARE, or unknown: the server will say
+            None => None, // made by SQL's PREPARE, or unknown: the server will say
         };
+        let mut skip = 0;
+        if let Some(server_name) = server_name {
+            let len = header.len as usize + server_name.len() - name.len();
+            let to_server = &mut aside.to_server;
+            to_server.push(tag::BIND);
+            to_server.extend_from_slice(&(len as u32).to_be_bytes());
+            to_server.extend_from_slice(portal);
+            to_server.push(0);
+            to_server.extend_from_slice(server_name);
+            to_server.push(0);
+            skip = Header::SIZE + prefix;
+        }
         self.note_portal(portal, scope);
-        self.expect(Expected::Bind);
+        self.expect(Expected::Bind(mark));
         Ok(Passage::Pass { skip })
     }
 
@@ -358,11 +357,36 @@ impl Conversation {
     ) -> Option<&'a Arc<Statement>> {
         let known = client.statements.named(name)?;
         if self.standing(known.id) != Standing::Prepared {
-            let renewed = client.cache.renew(known, client.parameters);
+            let renewed = if client.cache.is_outdated(known) {
+                Arc::clone(known)
+            } else {
+                client.cache.renew(known, client.parameters)
+            };
             self.ensure_prepared(&renewed, to_server);
             client.statements.replace(name, renewed);
         }
         client.statements.named(name)
+    }
+
+    /// The statement that the client calls so, and the name by which the server is to use it: one that it does not know if it has to refuse.
+    #[inline]
+    fn used<'a>(
+        &mut self,
+        client: &'a mut ClientSide<'_>,
+        name: &[u8],
+        to_server: &mut Vec<u8>,
+    ) -> Option<(&'a Arc<Statement>, &'a [u8])> {
+        if client.cache.knows_outdated() && self.status != TransactionStatus::Failed {
+            let known = client.statements.named(name)?;
+            if client.cache.is_outdated(known) {
+                return client
+                    .statements
+                    .named(name)
+                    .map(|statement| (statement, OUTDATED_NAME));
+            }
+        }
+        let statement = self.prepared_for(client, name, to_server)?;
+        Some((statement, statement.server_name()))
     }
 
     /// A statement is going to be executed. False if more of the Bind is needed: values that are bound may name custom parameters.
@@ -418,22 +442,19 @@ impl Conversation {
         describe: Describe<'_>,
         aside: &mut Aside,
     ) -> Result<Passage, Violation> {
-        let mut skip = 0;
+        let (mut skip, mut mark) = (0, Mark::NONE);
         if describe.target == Target::Statement {
             if describe.name.is_empty() {
                 self.settle_unnamed(client, &mut aside.to_server);
-            } else if let Some(statement) =
-                self.prepared_for(&mut client, describe.name, &mut aside.to_server)
+            } else if let Some((statement, server_name)) =
+                self.used(&mut client, describe.name, &mut aside.to_server)
             {
-                wire::write::describe(
-                    &mut aside.to_server,
-                    Target::Statement,
-                    statement.server_name(),
-                );
+                wire::write::describe(&mut aside.to_server, Target::Statement, server_name);
+                mark = statement.id.mark();
                 skip = header.total();
             }
         }
-        self.expect(Expected::Describe);
+        self.expect(Expected::Describe(mark));
         Ok(Passage::Pass { skip })
     }
 

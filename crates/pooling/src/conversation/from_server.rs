@@ -81,7 +81,7 @@ impl Conversation {
             tag::COMMAND_COMPLETE => self.command_complete(client, header, body),
             tag::PARSE_COMPLETE => self.parse_complete(client, header),
             tag::BIND_COMPLETE => match self.expected.pop_front() {
-                Some(Expected::Bind) => Ok(Reply::PASS),
+                Some(Expected::Bind(_)) => Ok(Reply::PASS),
                 Some(Expected::HiddenBind) => Ok(Reply::keep(header)),
                 _ => Err(Violation::UnexpectedMessage(header.tag)),
             },
@@ -438,7 +438,7 @@ impl Conversation {
 
     /// It comes before PostgreSQL looks whether the statement is out of date: the client gets it together with what follows.
     fn parameter_description(&mut self, header: Header, body: &[u8]) -> Result<Reply, Violation> {
-        if !matches!(self.expected.front(), Some(Expected::Describe)) {
+        if !matches!(self.expected.front(), Some(Expected::Describe(_))) {
             return Err(Violation::UnexpectedMessage(header.tag));
         }
         if let Prepared::Raw = self.prepared {
@@ -455,7 +455,7 @@ impl Conversation {
     #[inline]
     fn description(&mut self, header: Header, aside: &mut Aside) -> Result<Reply, Violation> {
         match self.expected.front() {
-            Some(Expected::Describe) => {
+            Some(Expected::Describe(_)) => {
                 self.expected.pop_front();
                 aside.to_client.append(&mut self.described);
                 Ok(Reply::PASS)

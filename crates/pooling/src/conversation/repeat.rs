@@ -1,15 +1,19 @@
 //! Saying a segment again. A prepared statement that a server connection has had for long may have become outdated (a table has got a column, a
 //! type has been made anew), which PostgreSQL says when it is used. The client may have prepared it after that change, and would not hear of it on
-//! a connection of its own. If nothing has come of the segment yet, Weir prepares the statement anew and says the segment again, unseen by the client.
+//! a connection of its own. If nothing has come of the segment yet, Weir prepares the statement anew and says the segment again, unseen by the client;
+//! but only if the client asks in that segment what the result looks like. Who relies on what it was told before would read the new rows by the old
+//! description: it gets the error, which drivers answer by preparing anew.
 //!
 //! Owns a copy of the little that the client has said since the connection was settled.
 
 use super::expected::Expected;
 use super::{Aside, ClientSide, Conversation, Flow, Passage, Prepared};
-use crate::statements::ClientStatements;
+use crate::Parameters;
+use crate::statements::{ClientStatements, StatementCache};
+use std::sync::Arc;
 use wire::Header;
 use wire::backend::TransactionStatus;
-use wire::frontend::{Parse, tag};
+use wire::frontend::{Bind, Describe, Parse, tag};
 
 /// Longer segments are not said again.
 const KEPT_MAX: usize = 16 * 1024;
@@ -89,7 +93,7 @@ impl Conversation {
     pub(super) fn given_before_error(&self) -> Option<usize> {
         let refused = matches!(
             self.expected.front(),
-            Some(Expected::Bind | Expected::Describe)
+            Some(Expected::Bind(_) | Expected::Describe(_))
         );
         if !refused || self.status != TransactionStatus::Idle {
             return None;
@@ -99,6 +103,13 @@ impl Conversation {
         let given = said.len().checked_sub(owed)?;
         let harmless = |it: &u8| matches!(*it, tag::PARSE | tag::BIND | tag::CLOSE);
         said[..given].iter().all(harmless).then_some(given)
+    }
+
+    /// Whether the client, in this segment, executes by a description that it was given before.
+    pub(super) fn relies_on_earlier(&self) -> bool {
+        self.kept
+            .one_segment()
+            .is_some_and(|said| relies_on_earlier(&said))
     }
 
     /// Says the segment again, after [`super::Event::Repeat`].
@@ -122,6 +133,7 @@ impl Conversation {
         } = client;
         let given = std::mem::take(&mut self.given);
         take_back_names(&kept.bytes, given, statements);
+        renew_statements(&kept.bytes, statements, cache, parameters);
         let mut rest = &*kept.bytes;
         while let Ok(Some(header)) = Header::peek(rest) {
             let Some((message, after)) = rest.split_at_checked(header.total()) else {
@@ -164,23 +176,61 @@ impl Conversation {
     }
 }
 
+/// Whether something is executed of which the same segment neither gives the text nor asks for a description.
+fn relies_on_earlier(said: &[u8]) -> bool {
+    let mut is_told = false;
+    said.iter().any(|tag| match *tag {
+        tag::PARSE | tag::DESCRIBE => {
+            is_told = true;
+            false
+        }
+        tag::EXECUTE => !std::mem::take(&mut is_told),
+        _ => false,
+    })
+}
+
+/// The client's names stand for what its statements are now.
+fn renew_statements(
+    said: &[u8],
+    statements: &mut ClientStatements,
+    cache: &mut StatementCache,
+    parameters: &Arc<Parameters>,
+) {
+    for (tag, body) in messages(said) {
+        let name = match tag {
+            tag::BIND => Bind::parse(body).map(|bind| bind.statement),
+            tag::DESCRIBE => Describe::parse(body).map(|describe| describe.name),
+            _ => continue,
+        };
+        let known = name
+            .ok()
+            .and_then(|name| Some((name, statements.named(name)?)));
+        if let Some((name, known)) = known {
+            let renewed = cache.renew(known, parameters);
+            statements.replace(name, renewed);
+        }
+    }
+}
+
+/// The whole messages, as types and bodies.
+fn messages(said: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = said;
+    std::iter::from_fn(move || {
+        let header = Header::peek(rest).ok()??;
+        let (message, after) = rest.split_at_checked(header.total())?;
+        rest = after;
+        Some((header.tag, &message[Header::SIZE..]))
+    })
+}
+
 /// Names that the segment has given already will be given once more.
 fn take_back_names(said: &[u8], given: usize, statements: &mut ClientStatements) {
-    let mut rest = said;
-    let mut left = given;
-    while left > 0 {
-        let Ok(Some(header)) = Header::peek(rest) else {
-            return;
-        };
-        left -= usize::from(header.tag != tag::FLUSH);
-        let Some((message, after)) = rest.split_at_checked(header.total()) else {
-            return;
-        };
-        if header.tag == tag::PARSE
-            && let Ok(parse) = Parse::parse(&message[Header::SIZE..])
+    let answered = messages(said).filter(|(tag, _)| *tag != tag::FLUSH);
+    for (tag, body) in answered.take(given) {
+        if tag == tag::PARSE
+            && let Ok(parse) = Parse::parse(body)
         {
             statements.remove(parse.name);
         }
-        rest = after;
     }
 }

@@ -18,24 +18,16 @@ pub(super) enum Used {
 pub(super) struct Sequences {
     used: Used,
     client: u64,
-    lease: Lease,
+    lease: SequenceUse,
 }
 
-/// What has happened with sequences in a lease.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Lease {
-    Nothing,
-    /// Rows were inserted since the values were last asked for.
-    Inserted,
-    /// Their values were asked for.
-    Read,
-}
-
-/// Whether a lease has to do with sequence values.
+/// What has happened with sequence values in a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SequenceUse {
     None,
+    /// Rows were inserted since the values were last asked for.
     Inserted,
+    /// They were asked for.
     Read,
 }
 
@@ -43,7 +35,7 @@ impl Sequences {
     pub const NEW: Sequences = Sequences {
         used: Used::ByNobody,
         client: 0,
-        lease: Lease::Nothing,
+        lease: SequenceUse::None,
     };
 
     pub fn begin_lease(&mut self, client: u64) {
@@ -53,12 +45,12 @@ impl Sequences {
             _ => Used::BySeveral,
         };
         self.client = client;
-        self.lease = Lease::Nothing;
+        self.lease = SequenceUse::None;
     }
 
     #[inline]
     pub fn inserted(&mut self) {
-        self.lease = Lease::Inserted;
+        self.lease = SequenceUse::Inserted;
     }
 
     pub fn dropped(&mut self) {
@@ -74,17 +66,13 @@ impl Conversation {
 
     /// Since it was last asked.
     pub fn take_sequence_use(&mut self) -> SequenceUse {
-        match std::mem::replace(&mut self.sequences.lease, Lease::Nothing) {
-            Lease::Nothing => SequenceUse::None,
-            Lease::Inserted => SequenceUse::Inserted,
-            Lease::Read => SequenceUse::Read,
-        }
+        std::mem::replace(&mut self.sequences.lease, SequenceUse::None)
     }
 
     /// The client that holds the lease may ask for sequence values. Within a series of the extended protocol nothing can be said between; then
     /// what it has done before in the series counts as its own.
     pub(super) fn note_sequence_read(&mut self, to_server: &mut Vec<u8>) {
-        self.sequences.lease = Lease::Read;
+        self.sequences.lease = SequenceUse::Read;
         if self.series == Series::Closed {
             self.own_sequences(to_server);
         }

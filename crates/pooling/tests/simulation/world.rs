@@ -152,7 +152,7 @@ impl World {
             rng: SmallRng::seed_from_u64(seed),
             clients: (0..CLIENTS as u32).map(new_client).collect(),
             servers: (0..SERVERS).map(|_| new_server()).collect(),
-            cache: StatementCache::new([7; 16], 4_000),
+            cache: StatementCache::new([7; 16], 4_000, Arc::default()),
             parameters: Arc::default(),
             waiting: VecDeque::new(),
             idle: (0..SERVERS).collect(),
@@ -451,7 +451,13 @@ impl World {
         } else {
             Transit::Pass(header.total())
         };
-        if reply.event == Event::Repeat {
+        if let Event::Outdated(mark) | Event::Repeat(mark) = reply.event
+            && let Duty::Leased(client) = self.servers[index].duty
+        {
+            self.cache
+                .note_outdated(&self.clients[client].statements, mark);
+        }
+        if matches!(reply.event, Event::Repeat(_)) {
             self.repeat(index);
         }
         self.check_replies_of(index);

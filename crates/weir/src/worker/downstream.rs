@@ -8,7 +8,7 @@ use super::server::{Duty, Server};
 use super::{Owner, Worker};
 use pooling::Parameters;
 use pooling::conversation::{Aside, ClientSide, Event, Own, Passage, Reply};
-use pooling::statements::ClientStatements;
+use pooling::statements::{ClientStatements, Mark};
 use settings::PoolMode;
 use std::sync::atomic::Ordering;
 use wire::backend::TransactionStatus;
@@ -134,9 +134,9 @@ impl Worker {
                 self.end_reset(index, aside);
             }
             Event::ParameterStatus { own } => self.on_parameter(index, body, own, aside),
-            Event::Outdated => self.statements_outdated(index),
-            Event::Repeat => {
-                self.statements_outdated(index);
+            Event::Outdated(mark) => self.statement_outdated(index, mark),
+            Event::Repeat(mark) => {
+                self.statement_outdated(index, mark);
                 self.say_again(index, aside);
             }
             Event::SettingsReset => self.was_reset(index, Parameters::unsure),
@@ -149,9 +149,17 @@ impl Worker {
         }
     }
 
-    /// Tells the pool's other server connections, each at its next lease.
-    fn statements_outdated(&mut self, index: usize) {
+    /// Tells the pool's other server connections: of the client's statement that the mark is of, or, each at its next lease, of all.
+    fn statement_outdated(&mut self, index: usize, mark: Mark) {
         let server = &mut self.servers[index];
+        if let Some(pool) = self.pools[server.pool_id().0 as usize].as_deref()
+            && let Some(client) = server.client()
+            && pool
+                .statements
+                .note_outdated(&self.clients[client].statements, mark)
+        {
+            return;
+        }
         let before = server
             .pool
             .statements_changed

@@ -77,7 +77,11 @@ impl LocalPool {
         LocalPool {
             idle: VecDeque::new(),
             waiting: VecDeque::new(),
-            statements: StatementCache::new(statement_key, cache_bytes),
+            statements: StatementCache::new(
+                statement_key,
+                cache_bytes,
+                Arc::clone(&shared.editions),
+            ),
             coming: 0,
             wish: Wished::No,
             totals: Totals::default(),

@@ -1,6 +1,6 @@
 //! Prepared statements in transaction mode: a client moves between two server connections and finds its statements on both.
 
-use crate::stage::{Party, Stage, backend, error, execute, parse, value};
+use crate::stage::{NO_VALUES, Party, Stage, backend, error, execute, parse, value};
 use testkit::script::Client;
 use wire::frontend::Target;
 use wire::write;
@@ -8,7 +8,7 @@ use wire::write;
 scenarios! { reactors:
     named_statements_follow_the_client, unnamed_statements_follow_the_client, closed_statements_are_gone, names_belong_to_the_client,
     deallocate_all_and_discard_all, eviction_is_not_seen, errors_use_the_clients_name, changed_result_types_heal,
-    changed_result_types_are_seen_once_in_a_pool, a_failed_transaction_refuses_a_known_statement,
+    outdated_statements_stay_refused_until_prepared_anew, a_failed_transaction_refuses_a_known_statement,
     constants_are_read_as_the_client_has_set_it,
 }
 mod majors {
@@ -226,10 +226,11 @@ fn changed_result_types_heal(party: Party) {
     assert_eq!(run(&mut one, "s"), "1");
     two.query(&format!("ALTER TABLE {table} ADD COLUMN j int DEFAULT 2"));
     one.send(|out| {
+        write::describe(out, Target::Statement, b"s");
         execute(out, "s");
         write::sync(out);
     });
-    one.expect("2 D(1,2) C Z(I)");
+    one.expect("t T 2 D(1,2) C Z(I)");
     two.query(&format!("ALTER TABLE {table} ADD COLUMN k int DEFAULT 3"));
     // Prepared by another client after the change, which is to Weir a statement that the server has: in one segment, and in two.
     two.send(|out| {
@@ -242,10 +243,12 @@ fn changed_result_types_heal(party: Party) {
     two.query(&format!("ALTER TABLE {table} DROP COLUMN j"));
     prepare(&mut two, "again", &read);
     two.send(|out| {
-        execute(out, "again");
+        write::bind(out, b"", b"again", NO_VALUES);
+        write::describe(out, Target::Portal, b"");
+        write::execute(out, b"", 0);
         write::sync(out);
     });
-    two.expect("2 D(1,3) C Z(I)");
+    two.expect("2 T D(1,3) C Z(I)");
     two.query(&format!("ALTER TABLE {table} DROP COLUMN k"));
     two.send(|out| {
         parse(out, "flushed", &read);
@@ -260,8 +263,9 @@ fn changed_result_types_heal(party: Party) {
     two.expect("2 D(1) C Z(I)");
 }
 
-/// In a transaction block the error stands, as the transaction is lost; then it has come for all server connections of the pool.
-fn changed_result_types_are_seen_once_in_a_pool(party: Party) {
+/// Who has prepared a statement before its table changed would read new rows by an old description: PostgreSQL refuses it until it is
+/// prepared anew, whichever server connection it meets.
+fn outdated_statements_stay_refused_until_prepared_anew(party: Party) {
     let stage = two_servers(party);
     let table = party.own_name("changing");
     let (mut one, mut two) = (stage.client(), stage.client());
@@ -269,10 +273,9 @@ fn changed_result_types_are_seen_once_in_a_pool(party: Party) {
     let statement = format!("SELECT * FROM {table}");
     for client in [&mut one, &mut two] {
         prepare(client, "s", &statement);
-    }
-    for client in [&mut one, &mut two] {
         client.query("BEGIN");
     }
+    // Both server connections get to know it.
     for client in [&mut one, &mut two] {
         run_open(client, "2 D(1) C Z(T)");
     }
@@ -280,12 +283,21 @@ fn changed_result_types_are_seen_once_in_a_pool(party: Party) {
         client.query("COMMIT");
     }
     one.query(&format!("ALTER TABLE {table} ADD COLUMN j int DEFAULT 2"));
+    for _ in 0..2 {
+        for client in [&mut one, &mut two] {
+            run_open(client, "E(0A000) Z(I)");
+        }
+    }
     for client in [&mut one, &mut two] {
         client.query("BEGIN");
-    }
-    run_open(&mut one, "E(0A000) Z(E)");
-    for client in [&mut one, &mut two] {
+        run_open(client, "E(0A000) Z(E)");
         client.query("ROLLBACK");
+        client.send(|out| {
+            write::close(out, Target::Statement, b"s");
+            parse(out, "s", &statement);
+            write::sync(out);
+        });
+        client.expect("3 1 Z(I)");
     }
     for client in [&mut one, &mut two] {
         client.query("BEGIN");
