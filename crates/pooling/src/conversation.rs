@@ -9,6 +9,7 @@ mod errors;
 mod expected;
 mod from_client;
 mod from_server;
+mod reliance;
 mod repeat;
 mod sequences;
 mod sql_names;
@@ -24,6 +25,7 @@ use crate::statements::{
     StatementId, write_close, write_marker,
 };
 use expected::{Expected, Parsed, ParsedFor};
+use reliance::Reliance;
 use repeat::Kept;
 use sequences::Sequences;
 use sql::Suspicion;
@@ -46,6 +48,8 @@ pub enum Passage {
     },
     /// More of the message is needed to decide.
     Incomplete,
+    /// The server's answers are needed to decide: [`Conversation::is_awaited`].
+    Wait,
 }
 
 impl Passage {
@@ -161,6 +165,7 @@ pub struct Conversation {
     /// What the client's statements may have done to its session since the server was last asked.
     evidence: Option<Box<Evidence>>,
     sequences: Sequences,
+    reliance: Reliance,
     trust: Trust,
 }
 
@@ -202,6 +207,7 @@ impl Conversation {
             given: 0,
             evidence: None,
             sequences: Sequences::NEW,
+            reliance: Reliance::default(),
             trust: Trust::Full,
         }
     }
@@ -211,6 +217,7 @@ impl Conversation {
         self.sequences.begin_lease(client);
         self.unnamed_is = UnnamedIs::SomebodyElses;
         self.kept.renew();
+        self.reliance = Reliance::default();
     }
 
     /// What is prepared here may be out of date: something has changed since.
@@ -443,6 +450,7 @@ impl Conversation {
 
     /// A message that drops all named statements is being sent. What follows it cannot rely on them; if it fails, they are as they were.
     fn expect_deallocation(&mut self, client: &mut ClientStatements) -> Box<Forgotten> {
+        self.names_change();
         self.doubt_statements();
         Box::new(client.forget_named())
     }

@@ -169,5 +169,6 @@ fn take(bytes: &mut Vec<u8>, passage: Passage, header: Header, whole: bool) -> b
             assert!(!whole, "a whole message decides");
             false
         }
+        Passage::Wait => false,
     }
 }

@@ -159,6 +159,10 @@ impl Table {
                     self.conversation.keep(&message);
                 }
                 Ok(Passage::Incomplete) => unreachable!(),
+                Ok(Passage::Wait) => {
+                    assert!(aside.to_server.is_empty() && aside.to_client.is_empty());
+                    return format!("{} waits", self.spell(&to_server, frontend_word));
+                }
                 Err(violation) => return format!("violation {violation}"),
             }
         }
@@ -466,14 +470,64 @@ fn function_calls() {
 
 #[test]
 fn pipelines_with_errors_in_the_middle() {
-    table(SHARED, "
-        client: Parse(a,x) Bind(a) Execute Sync Bind(a) Execute Sync => Parse(#1,x) Bind(#1) Execute Sync Close(#1) Parse(#1,x) Bind(#1) Execute Sync
+    table(
+        SHARED,
+        "
+        client: Parse(a,x) Bind(a) Execute Sync => Parse(#1,x) Bind(#1) Execute Sync
         server: 1 2 E(22012,zero) => 1 2 E(22012,zero) -> busy
+        client: Bind(a) Execute Sync => Close(#1) Parse(#1,x) Bind(#1) Execute Sync
         server: Z(I) 3 1 2 C Z(I) => Z(I) 2 C Z(I) -> settled
         client: Bind(a) Execute Bind(a) Execute => Bind(#1) Execute Bind(#1) Execute
         server: 2 E(22012,zero) => 2 E(22012,zero) -> busy
         client: Bind(a) Query(skipped) Sync => Bind(a) Query(skipped) Sync
-        server: Z(I) => Z(I) -> settled");
+        server: Z(I) => Z(I) -> settled",
+    );
+}
+
+/// What was prepared in a segment that may fail is there for a later one, or it is not; so with what was closed.
+#[test]
+fn a_name_that_is_on_its_way_is_waited_for() {
+    table(
+        SHARED,
+        "
+        client: Parse(a,x) Sync => Parse(#1,x) Sync
+        server: 1 Z(I) => 1 Z(I)
+        client: Parse(bad,y) Parse(b,x) Sync Bind(b) => Parse(#2,y) Sync waits
+        client: Bind(b) => waits
+        server: E(42601,bad) Z(I) => E(42601,bad) Z(I)
+        client: Bind(b) Sync Bind(a) Sync => Bind(b) Sync Bind(#1) Sync
+        server: E(26000,b) Z(I) 2 Z(I) => E(26000,b) Z(I) 2 Z(I) -> settled
+        client: Bind(none) Close(a) Sync Query(begin) Describe(a) => Bind(none) Sync Query(begin) waits
+        server: E(26000,none) Z(I) => E(26000,none) Z(I)
+        client: Describe(a) => Describe(#1)
+        server: C(BEGIN) Z(T) t n => C(BEGIN) Z(T) t n
+        client: Sync Query(rollback) Parse(c,z) Sync Parse(d,z) Sync => Sync Query(rollback) Parse(#3,z) Sync Close(#3) Parse(#3,z) Sync
+        server: Z(T) C(ROLLBACK) Z(I) 1 Z(I) 3 1 Z(I) => Z(T) C(ROLLBACK) Z(I) 1 Z(I) 1 Z(I) -> settled
+        client: Parse(,bad) Sync Bind => Parse(,bad) Sync waits
+        server: E(42601,bad) Z(I) => E(42601,bad) Z(I)
+        client: Parse(bad,y) Sync Parse(e,w) Bind(bad) => Parse(#2,y) Sync Parse(#4,w) waits
+        server: E(42601,bad) Z(I) => E(42601,bad) Z(I)
+        client: Bind(bad) Sync => Bind(bad) Sync
+        server: 1 E(26000,bad) Z(I) => 1 E(26000,bad) Z(I)
+        client: Bind Sync => Bind Sync
+        server: E(26000,none) Z(I) => E(26000,none) Z(I) -> settled",
+    );
+}
+
+/// A server that waits for COPY data answers nothing before it comes.
+#[test]
+fn nothing_is_waited_for_while_copy_data_is_expected() {
+    table(
+        SHARED,
+        "
+        client: Parse(a,copy) Bind(a) Execute Sync => Parse(#1,copy) Bind(#1) Execute Sync
+        client: Bind(a) => waits
+        server: 1 2 G => 1 2 G
+        client: Bind(a) => Close(#1) Parse(#1,copy) Bind(#1)
+        server: E(08P01,unexpected) => E(08P01,unexpected)
+        client: Sync => Sync
+        server: Z(I) => Z(I)",
+    );
 }
 
 #[test]
@@ -804,13 +858,20 @@ fn deallocate_all_holds_for_what_is_pipelined_behind_it() {
         } else {
             "DISCARD ALL"
         };
-        table(SHARED, &format!("
+        table(
+            SHARED,
+            &format!(
+                "
             client: Parse(a,x) Parse(b,y) Sync => Parse(#1,x) Parse(#2,y) Sync
             server: 1 1 Z(I) => 1 1 Z(I)
-            client: Query({text}) Parse(a,x) Bind(a) Bind(b) Sync => Query({text}) Close(#1) Parse(#1,x) Bind(#1) Bind(b) Sync
-            server: C({done}) Z(I) 3 1 2 E(26000,b) Z(I) => C({done}) Z(I) 1 2 E(26000,b) Z(I)
-            client: Bind(a) Sync => Close(#1) Parse(#1,x) Bind(#1) Sync
-            server: 3 1 2 Z(I) => 2 Z(I) -> settled"));
+            client: Query({text}) Parse(a,x) => Query({text}) waits
+            server: C({done}) Z(I) => C({done}) Z(I)
+            client: Parse(a,x) Bind(a) Bind(b) Sync => Parse(#1,x) Bind(#1) Bind(b) Sync
+            server: 1 2 E(26000,b) Z(I) => 1 2 E(26000,b) Z(I)
+            client: Bind(a) Sync => Bind(#1) Sync
+            server: 2 Z(I) => 2 Z(I) -> settled"
+            ),
+        );
     }
 }
 

@@ -211,6 +211,15 @@ impl Expected {
         }
     }
 
+    /// Whether the client has a statement of this name depends on the answer.
+    pub fn decides_about(&self, name: &[u8]) -> bool {
+        match self {
+            Expected::SyntheticClose(named) => *named.name == *name,
+            Expected::Query(forgotten) | Expected::Execute(forgotten) => forgotten.is_some(),
+            other => other.given_name() == Some(name),
+        }
+    }
+
     /// Takes back what was noted when the message was sent: the server has refused or skipped it.
     /// Called from the last message to the first.
     pub fn undo(

@@ -2,6 +2,7 @@
 
 use super::errors::OUTDATED_NAME;
 use super::expected::{Expected, Named, ParsedFor};
+use super::sql_names::named_in_query;
 use super::{Aside, Conversation, CopyIn, Flow, Passage, Prepared, Series, UnnamedIs, Violation};
 use crate::Watch;
 use crate::parameters::Parameters;
@@ -83,6 +84,12 @@ impl Conversation {
             } else {
                 Suspicion::OPAQUE | watch.text(text)
             };
+            if suspicion.contains(Suspicion::PREPARED)
+                && let Some(name) = named_in_query(watch, text)
+                && self.waits_for_name(&name)
+            {
+                return Passage::Wait;
+            }
             if suspicion.contains(Suspicion::SEQUENCE_READ) {
                 self.note_sequence_read(&mut aside.to_server);
             }
@@ -221,6 +228,9 @@ impl Conversation {
         parse: Parse<'_>,
         aside: &mut Aside,
     ) -> Result<Passage, Violation> {
+        if !parse.name.is_empty() && self.waits_for_name(parse.name) {
+            return Ok(Passage::Wait);
+        }
         let statement = client
             .cache
             .intern(parse.text, parse.param_types, client.parameters);
@@ -250,6 +260,7 @@ impl Conversation {
             client
                 .statements
                 .insert(parse.name, Arc::clone(&statement), self.progress.sent);
+            self.names_change();
             self.parse_named(parse.name, &statement, aside);
         }
         Ok(Passage::Pass {
@@ -305,6 +316,9 @@ impl Conversation {
             }
             return Ok(Passage::Incomplete);
         };
+        if self.waits_for_name(name) {
+            return Ok(Passage::Wait);
+        }
         if let Some(watch) = client.watch
             && !self.note_execution(
                 watch,
@@ -444,6 +458,9 @@ impl Conversation {
     ) -> Result<Passage, Violation> {
         let (mut skip, mut mark) = (0, Mark::NONE);
         if describe.target == Target::Statement {
+            if self.waits_for_name(describe.name) {
+                return Ok(Passage::Wait);
+            }
             if describe.name.is_empty() {
                 self.settle_unnamed(client, &mut aside.to_server);
             } else if let Some((statement, server_name)) =
@@ -465,6 +482,9 @@ impl Conversation {
         close: Close<'_>,
         aside: &mut Aside,
     ) -> Result<Passage, Violation> {
+        if close.target == Target::Statement && self.waits_for_name(close.name) {
+            return Ok(Passage::Wait);
+        }
         if close.target == Target::Statement && close.name.is_empty() {
             self.own_unnamed(None);
             self.expect(Expected::CloseUnnamed);
@@ -473,6 +493,7 @@ impl Conversation {
         if close.target == Target::Statement
             && let Some(statement) = client.remove(close.name)
         {
+            self.names_change();
             let named = Named {
                 name: close.name.into(),
                 statement,

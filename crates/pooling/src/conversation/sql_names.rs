@@ -52,6 +52,7 @@ impl Conversation {
                 renamed.sql = [b"PREPARE ", server_name, b" AS SELECT 1"].concat();
             }
             Effect::Deallocate(_) => {
+                self.names_change();
                 renamed.sql = [b"DEALLOCATE ", server_name].concat();
                 renamed.forgotten = Some(Box::new(client.forget(name)));
             }
@@ -95,6 +96,16 @@ impl Conversation {
             own: Own::Prepare,
             failed: false,
         });
+    }
+}
+
+/// The prepared statement that a command in SQL is about.
+pub(super) fn named_in_query(watch: &Watch, text: &[u8]) -> Option<Vec<u8>> {
+    match watch.effect(text)? {
+        Effect::Execute { name, .. }
+        | Effect::Prepare { name, .. }
+        | Effect::Deallocate(All::One(name)) => Some(name.into_bytes()),
+        _ => None,
     }
 }
 

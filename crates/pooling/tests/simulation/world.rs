@@ -338,7 +338,12 @@ impl World {
             &client.arrived[Header::SIZE..],
             &mut aside,
         );
-        let Passage::Pass { skip } = passage.expect("clients keep to the protocol") else {
+        let passage = passage.expect("clients keep to the protocol");
+        if passage == Passage::Wait {
+            assert!(server.conversation.is_awaited() && aside.to_server.is_empty());
+            return false;
+        }
+        let Passage::Pass { skip } = passage else {
             assert!(aside.to_server.is_empty() && aside.to_client.is_empty());
             assert!(
                 client.arrived.len() < header.total(),
@@ -383,7 +388,15 @@ impl World {
         {
             self.servers[index].transit = Transit::Drop(0);
         }
+        let arrival = self.servers[index].conversation.take_arrival();
+        let awaiting = match self.servers[index].duty {
+            Duty::Leased(client) if arrival => Some(client),
+            _ => None,
+        };
         self.settle_if_so(index);
+        if let Some(client) = awaiting {
+            self.client_messages(client);
+        }
         true
     }
 

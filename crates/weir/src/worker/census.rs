@@ -84,7 +84,10 @@ impl Worker {
     /// Whether the client's next message has to wait, although it holds this server connection.
     #[inline]
     pub(super) fn is_held(&self, client: usize, server: usize) -> bool {
-        self.servers[server].holds_client() || self.awaits_census(client, server)
+        let held_by = &self.servers[server];
+        held_by.conversation.is_awaited()
+            || held_by.holds_client()
+            || self.awaits_census(client, server)
     }
 
     /// For the census: a RESET may have gone further back than the client means.

@@ -37,7 +37,10 @@ impl Worker {
             }
             _ => {}
         }
-        let server = &self.servers[index];
+        let server = &mut self.servers[index];
+        if server.conversation.take_arrival() {
+            self.resumed.extend(server.client());
+        }
         let abandoned = matches!(server.duty, Duty::Abandoned { .. });
         if server.conversation.is_settled() || server.conversation.is_doubtful() || abandoned {
             self.settled(index);

@@ -128,6 +128,10 @@ impl Upstream<'_> {
                 from: self.at,
                 wants: wanted(header, self.bytes.len() - self.at),
             }),
+            Ok(Passage::Wait) => Err(Stop::Incomplete {
+                from: self.at,
+                wants: 0,
+            }),
             Err(violation) => Err(Stop::Broken(violation)),
         }
     }

@@ -429,7 +429,7 @@ impl Pair {
             let random = reply
                 .lines
                 .iter_mut()
-                .filter(|line| line.starts_with("D(random 0."));
+                .filter(|line| line.starts_with("D(random "));
             random.for_each(|line| line.truncate("D(random".len()));
         }
         reply

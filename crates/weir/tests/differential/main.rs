@@ -37,20 +37,12 @@ const SETTINGS: &[(&str, &str)] = &[("max_pinned", "1")];
 /// Kinds that conversations leave out since Weir does not keep them apart yet, each with the reason.
 const NOT_YET: &[(Kind, &str)] = &[
     (
-        Kind::Reliance,
-        "a Parse that fails or is skipped, and a later segment of the same write that names it: Weir parses it again, and runs it",
-    ),
-    (
         Kind::StartupRole,
         "the greeting says is_superuser of the user, not of the role",
     ),
     (
         Kind::InnerReset,
         "within a transaction RESET goes to the server's value, not to the client's startup parameter",
-    ),
-    (
-        Kind::Definition,
-        "as Hidden; and a Parse of a text that stands on the server is not refused when its function has gone",
     ),
     (
         Kind::Disguised,
