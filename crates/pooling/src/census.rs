@@ -50,6 +50,9 @@ impl Evidence {
                 .filter_map(|statement| sql::understand(statement, Strings::default()))
                 .for_each(|effect| self.note(effect));
         }
+        if suspicion.contains(Suspicion::SETTINGS) && sql::sets_unnamed(text, Strings::default()) {
+            self.suspicion |= Suspicion::UNNAMED;
+        }
         self.mention(text);
     }
 
@@ -319,6 +322,9 @@ impl Census {
         if self.about.intersects(Suspicion::UNSEEN) {
             self.found |= Pins::UNSEEN;
         }
+        if self.about.intersects(Suspicion::UNNAMED) {
+            self.found |= Pins::PARAMETER;
+        }
         Findings {
             parameters,
             pins: self.found,
@@ -379,9 +385,11 @@ impl Pins {
     pub const UNSEEN: Pins = Pins(1 << 8);
     /// A client that reads sequence values has inserted rows.
     pub const SEQUENCE: Pins = Pins(1 << 9);
+    /// A parameter whose name is in no text.
+    pub const PARAMETER: Pins = Pins(1 << 10);
 
     /// Each reason in words, and what a census has to ask about to find out whether it holds.
-    const REASONS: [(Pins, &'static str, Suspicion); 10] = [
+    const REASONS: [(Pins, &'static str, Suspicion); 11] = [
         (
             Pins::ADVISORY_LOCK,
             "advisory lock",
@@ -396,6 +404,11 @@ impl Pins {
         (Pins::UNKNOWN, "unknown state", Suspicion::OPAQUE),
         (Pins::UNSEEN, "state that no query shows", Suspicion::UNSEEN),
         (Pins::SEQUENCE, "sequence value", Suspicion::empty()),
+        (
+            Pins::PARAMETER,
+            "parameter without a name in any text",
+            Suspicion::UNNAMED,
+        ),
     ];
 
     pub fn is_empty(self) -> bool {

@@ -24,6 +24,7 @@ const CONCERNS: Suspicion = Suspicion::SETTINGS
     .union(Suspicion::LIBRARY)
     .union(Suspicion::DISCARD)
     .union(Suspicion::UNSEEN)
+    .union(Suspicion::UNNAMED)
     .union(Suspicion::SEQUENCE_READ)
     .union(Suspicion::OPAQUE)
     .union(Suspicion::LEARNT)

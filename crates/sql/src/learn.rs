@@ -12,6 +12,7 @@ mod queries;
 pub use catalog::{BadRow, Catalog, Dependency, Function, Node, Object, Reach};
 pub use queries::{BEGIN, END, FINGERPRINT, Part, QUERIES, Query};
 
+use crate::unnamed_settings::body_sets_unnamed;
 use crate::{LearntNames, Scanner, Strings, Suspicion, setting_names};
 use aho_corasick::BuildError;
 use std::collections::HashMap;
@@ -67,6 +68,9 @@ impl Graph {
         for function in &catalog.functions {
             let suspicion = built_in.body(&function.body, &function.language);
             graph.suspect(function.node(), suspicion);
+            if suspicion.contains(Suspicion::SETTINGS) && body_sets_unnamed(&function.body) {
+                graph.suspect(function.node(), Suspicion::UNNAMED);
+            }
         }
         for object in &catalog.objects {
             // The text is a definition; what it defines defines nothing.

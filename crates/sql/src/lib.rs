@@ -24,6 +24,7 @@ mod understand;
 
 pub mod learn;
 mod setting_names;
+mod unnamed_settings;
 
 pub mod fuzz;
 
@@ -36,3 +37,4 @@ pub use setting_names::{SettingNames, is_custom_name, setting_names};
 pub use statements::{Statements, statements};
 pub use suspicion::Suspicion;
 pub use understand::{executed_name, understand};
+pub use unnamed_settings::sets_unnamed;

@@ -44,5 +44,7 @@ bitflags! {
         /// Through something that the catalogue tells of: the text does not say what is set, and which parameters are is for
         /// [`LearntNames::settings`](crate::LearntNames::settings) to say.
         const LEARNT = 1 << 17;
+        /// Sets a parameter whose name is in no text, for longer than the transaction.
+        const UNNAMED = 1 << 18;
     }
 }

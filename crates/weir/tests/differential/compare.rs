@@ -144,6 +144,8 @@ struct Pair {
     /// Of the direct session, when it was last idle.
     fingerprint: Fingerprint,
     randomness: Randomness,
+    /// Whether it may have set a parameter whose name no text has, which pins for good.
+    sets_unnamed: bool,
 }
 
 /// What is known of a session's random numbers.
@@ -173,6 +175,7 @@ impl Pair {
         self.after != After::Idle
             || self.fingerprint.pins()
             || self.randomness != Randomness::Untouched
+            || self.sets_unnamed
     }
 }
 
@@ -223,6 +226,7 @@ impl Conversation<'_> {
             after: After::Idle,
             fingerprint,
             randomness: Randomness::Untouched,
+            sets_unnamed: false,
         };
         self.pairs.insert(number, pair);
         Ok(())
@@ -259,6 +263,7 @@ impl Conversation<'_> {
             );
         }
         pair.randomness = pair.randomness.after(units, &expected);
+        pair.sets_unnamed |= is_about(units, "set_config(") && is_about(units, " || '");
         if !expected.after.is_open() {
             self.pairs.remove(&number);
         }

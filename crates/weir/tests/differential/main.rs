@@ -45,10 +45,6 @@ const NOT_YET: &[(Kind, &str)] = &[
         "within a transaction RESET goes to the server's value, not to the client's startup parameter",
     ),
     (
-        Kind::Disguised,
-        "a custom parameter whose name is in no text is not asked for",
-    ),
-    (
         Kind::Crossing,
         "PREPARE and Parse of one name: not where one of them is in the extended protocol, or EXECUTE is not alone in its message",
     ),
