@@ -1,6 +1,8 @@
-//! What is not needed to pool: an embedded PostgreSQL, the demonstration that `weir demo` runs, and the experiments of `weir lab`.
+//! What is not needed to pool: an embedded PostgreSQL, the demonstration that `weir demo` runs, the experiments of `weir lab`,
+//! and the adviser of `weir advise`.
 //!
 //! - [`demo`] is the demonstration.
+//! - [`advise`] is `weir advise`, from looking at a server to settings.
 //! - [`command`] is `weir lab`, from its options to a folder of results. [`experiments`] has the experiments, [`experiment`] what one is,
 //!   [`runner`] runs them, [`site`] is where they happen, [`workload`] and [`driver`] are what clients do there, [`results`] what comes out,
 //!   [`report`] what people see of it, [`published`] what others have measured, [`interrupt`] the user's Ctrl-C.
@@ -11,6 +13,7 @@
 //! - [`runtime`] lets blocking callers use async drivers.
 
 pub mod account;
+pub mod advise;
 pub mod command;
 pub mod demo;
 pub mod driver;

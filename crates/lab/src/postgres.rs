@@ -18,7 +18,7 @@ mod processes;
 mod server;
 
 pub use installation::{Installation, Version};
-pub use processes::{Anatomy, Memory, MemoryKind, anatomy, memory};
+pub use processes::{Anatomy, Memory, MemoryKind, anatomy, anatomy_of, memory};
 pub use server::{Options, Server, Shutdown};
 
 use crate::account::NoUnprivilegedUser;

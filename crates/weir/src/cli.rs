@@ -1,4 +1,4 @@
-//! The command line: PgBouncer's flags, and the commands `check`, `demo` and `lab` that it does not have.
+//! The command line: PgBouncer's flags, and the commands `check`, `demo`, `lab` and `advise` that it does not have.
 
 use crate::start::{self, Mode, Options};
 use anyhow::Context;
@@ -11,10 +11,10 @@ use std::process::ExitCode;
 #[command(name = "weir", version, disable_help_subcommand = true)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(
-    override_usage = "weir [OPTIONS] CONFIG.ini\n       weir check CONFIG.ini\n       weir demo [--seconds N]\n       weir lab [EXPERIMENT]... [--target NAME=DSN]... [--quick | --full] [--out DIR]"
+    override_usage = "weir [OPTIONS] CONFIG.ini\n       weir check CONFIG.ini\n       weir demo [--seconds N]\n       weir lab [EXPERIMENT]... [--target NAME=DSN]... [--quick | --full] [--out DIR]\n       weir advise DSN [--watch TIME] [--apply-to CONFIG.ini] [--json]"
 )]
 struct Arguments {
-    /// The configuration file (write ./check, ./demo or ./lab for a file of that name)
+    /// The configuration file (write ./check, ./demo, ./lab or ./advise for a file of that name)
     #[arg(value_name = "CONFIG.ini", required = true)]
     config: Option<PathBuf>,
     /// Run in the background; needs a pidfile and a logfile or syslog
@@ -50,6 +50,32 @@ enum Command {
     /// Repeat the published experiments about connections on this machine: PostgreSQL, Weir, and other poolers side by side
     #[cfg(feature = "lab")]
     Lab(Lab),
+    /// Watch a server, directly or through its pooler, and say which pool sizes, limits and time-outs follow; it changes nothing there
+    #[cfg(feature = "lab")]
+    Advise(Advise),
+}
+
+#[cfg(feature = "lab")]
+#[derive(clap::Args, Debug)]
+struct Advise {
+    /// Where the server or its pooler is, as in postgresql://user@host/database
+    #[arg(value_name = "DSN")]
+    dsn: String,
+    /// How long to watch, as in 30s, 10m or 1h; best in the busiest hour
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    watch: lab::advise::Length,
+    /// Merge the advice into this file; the old one is kept as CONFIG.ini.bak
+    #[arg(long, value_name = "CONFIG.ini")]
+    apply_to: Option<PathBuf>,
+    /// The cores of the server's machine, if it is another one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cores: Option<u32>,
+    /// The memory of the server's machine, as in 64GB, if it is another one
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<lab::advise::Size>,
+    /// Everything that was seen and concluded, as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 #[cfg(feature = "lab")]
@@ -100,6 +126,11 @@ pub fn main() -> ExitCode {
             command: Some(Command::Lab(options)),
             ..
         } => experiments(options),
+        #[cfg(feature = "lab")]
+        Arguments {
+            command: Some(Command::Advise(options)),
+            ..
+        } => advise(options),
         arguments => options(arguments).and_then(|options| start::run(&options)),
     };
     outcome.unwrap_or_else(|error| {
@@ -174,6 +205,29 @@ fn experiments(options: Lab) -> anyhow::Result<ExitCode> {
 }
 
 #[cfg(feature = "lab")]
+fn advise(options: Advise) -> anyhow::Result<ExitCode> {
+    use lab::advise::{AdviseOptions, Output, run};
+    let options = AdviseOptions {
+        dsn: options.dsn,
+        watch: options.watch,
+        cores: options.cores.map(|cores| cores as usize),
+        memory: options.memory,
+        apply_to: options.apply_to,
+        output: if options.json {
+            Output::Json
+        } else {
+            Output::Text
+        },
+    };
+    let check = |path: &Path| match start::Setup::load(path) {
+        Ok(_) => Ok(()),
+        Err(errors) => Err(errors.to_string()),
+    };
+    run(&options, &check)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(feature = "lab")]
 impl Depth {
     fn chosen(&self) -> lab::experiment::Depth {
         match self {
@@ -236,6 +290,26 @@ mod tests {
         assert!(parse("lab --quick --full").is_err());
         assert!(parse("lab --target nonsense").is_err());
         assert!(parse("lab").is_ok());
+    }
+
+    #[cfg(feature = "lab")]
+    #[test]
+    fn advice_needs_a_server_and_a_time_with_a_unit() {
+        let line = "advise postgresql://a@h/d --watch 10m --apply-to x.ini --cores 8 --memory 64GB";
+        let Some(Command::Advise(advise)) = parse(line).expect("valid").command else {
+            panic!("it is the command advise")
+        };
+        assert_eq!(advise.watch.0.as_secs(), 600);
+        assert_eq!(advise.apply_to, Some(PathBuf::from("x.ini")));
+        for wrong in [
+            "advise",
+            "advise a b",
+            "advise a --watch soon",
+            "advise a --cores 0",
+            "advise a --memory much",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -33,6 +33,15 @@ pub enum Place {
     },
 }
 
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Tcp(address) => address.fmt(f),
+            Place::Unix { folder, port } => write!(f, "{}/.s.PGSQL.{port}", folder.display()),
+        }
+    }
+}
+
 /// A server's address and who logs in there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {

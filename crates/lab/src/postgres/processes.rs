@@ -92,28 +92,38 @@ pub fn memory(parent: u32) -> Memory {
 pub fn anatomy(parent: u32) -> Anatomy {
     let mut all = Anatomy::default();
     for pid in family(parent) {
-        let rollup = Fields::read(format!("/proc/{pid}/smaps_rollup"));
-        all.private += rollup.bytes("Private_Clean:") + rollup.bytes("Private_Dirty:");
-        all.proportional += rollup.bytes("Pss:");
-        all.resident += rollup.bytes("Rss:");
-        all.page_tables += Fields::read(format!("/proc/{pid}/status")).bytes("VmPTE:");
+        let one = anatomy_of(pid.as_raw() as u32);
+        all.private += one.private;
+        all.proportional += one.proportional;
+        all.resident += one.resident;
+        all.page_tables += one.page_tables;
     }
     all
 }
 
-/// A file of lines such as "Pss:    123 kB".
-struct Fields(String);
+/// Memory of one process, by kind; all zero where the kernel does not tell, or not us.
+pub fn anatomy_of(pid: u32) -> Anatomy {
+    let file = |name| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    Anatomy::read(&file("smaps_rollup"), &file("status"))
+}
 
-impl Fields {
-    fn read(path: String) -> Self {
-        Self(std::fs::read_to_string(path).unwrap_or_default())
+impl Anatomy {
+    /// From the texts of `/proc/PID/smaps_rollup` and `/proc/PID/status`.
+    pub fn read(rollup: &str, status: &str) -> Self {
+        Self {
+            private: bytes(rollup, "Private_Clean:") + bytes(rollup, "Private_Dirty:"),
+            proportional: bytes(rollup, "Pss:"),
+            resident: bytes(rollup, "Rss:"),
+            page_tables: bytes(status, "VmPTE:"),
+        }
     }
+}
 
-    fn bytes(&self, name: &str) -> u64 {
-        let rest = self.0.lines().find_map(|line| line.strip_prefix(name));
-        let kib = rest.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-        kib.unwrap_or_default() * 1024
-    }
+/// A line such as "Pss:    123 kB".
+fn bytes(file: &str, name: &str) -> u64 {
+    let rest = file.lines().find_map(|line| line.strip_prefix(name));
+    let kib = rest.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or_default() * 1024
 }
 
 /// Removes the System V segment by which a postmaster guards its data folder, if the postmaster was killed and could not do so itself.
