@@ -15,6 +15,10 @@ use testkit::{Ini, PgBouncer, Postgres, Role};
 use tokio::sync::watch;
 use tokio_postgres::{Client, Config, NoTls};
 
+/// A tenth of a second of work. It looks at a table: since PostgreSQL 15 a session publishes its counters only when it has.
+const WORK: &str = "SELECT pg_sleep(0.1) FROM pg_am LIMIT 1";
+const SHORT_WORK: &str = "SELECT pg_sleep(0.02) FROM pg_am LIMIT 1";
+
 /// Clients that do the same over and over, until this value is dropped.
 struct Crowd {
     stop: watch::Sender<bool>,
@@ -161,17 +165,13 @@ fn known_load_is_seen(major: u32) {
     let crowd =
         |application: &str, clients, habit| Crowd::gather(&dsn, application, clients, habit);
     let _crowds = [
-        crowd(
-            "workers",
-            8,
-            Habit::Every(Duration::from_millis(200), "SELECT pg_sleep(0.1)"),
-        ),
+        crowd("workers", 8, Habit::Every(Duration::from_millis(200), WORK)),
         crowd("lounge", 5, Habit::Once("SELECT 1")),
         crowd("forgetful", 1, Habit::Once("BEGIN; SELECT 1")),
         crowd(
             "restless",
             1,
-            Habit::ConnectEvery(Duration::from_millis(100), "SELECT pg_sleep(0.02)"),
+            Habit::ConnectEvery(Duration::from_millis(100), SHORT_WORK),
         ),
     ];
     let (seen, advice) = watch(&dsn, 8);
@@ -262,7 +262,7 @@ fn a_role_without_rights_is_told_what_it_does_not_see() {
         &postgres.connection_string("postgres", Postgres::DATABASE),
         "hidden",
         4,
-        Habit::Every(Duration::from_millis(200), "SELECT pg_sleep(0.1)"),
+        Habit::Every(Duration::from_millis(200), WORK),
     );
     let dsn = postgres.connection_string(Role::Trust.name(), Postgres::DATABASE);
     let (seen, advice) = watch(&dsn, 6);
@@ -340,7 +340,7 @@ struct AtThirdLook<F: FnMut()> {
     act: F,
 }
 
-impl<F: FnMut()> Onlooker for AtThirdLook<F> {
+impl<F: FnMut() + Send> Onlooker for AtThirdLook<F> {
     fn begins(&mut self, _what: &str, _length: Duration) {}
 
     fn looked(&mut self, _watched: Duration, _sessions: u32, _active: u32) {

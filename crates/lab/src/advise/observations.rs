@@ -267,7 +267,7 @@ pub struct Arrival {
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Database {
     pub name: String,
-    /// Without the adviser's own.
+    /// Without the adviser's own, and without those by which sessions begin.
     pub transactions: f64,
     pub rolled_back: f64,
     pub temporary_files: f64,

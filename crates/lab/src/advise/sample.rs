@@ -42,7 +42,7 @@ pub enum WatchError {
 }
 
 /// Whoever shows how the watch goes.
-pub trait Onlooker {
+pub trait Onlooker: Send {
     /// The watch begins, of what, and for how long.
     fn begins(&mut self, what: &str, length: Duration);
     /// One more look: how many sessions there are, and how many of them are active.

@@ -7,6 +7,8 @@
 #[macro_use]
 mod stage;
 mod abandoned;
+#[cfg(feature = "lab")]
+mod advise;
 mod cancel;
 mod chaos;
 mod faults;

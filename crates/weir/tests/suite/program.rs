@@ -53,7 +53,14 @@ fn version_and_help() {
     let told = weir(&["-h"]);
     assert!(told.status.success());
     let told = text(&told.stdout);
-    for word in ["CONFIG.ini", "--daemon", "--user", "check", "demo"] {
+    for word in [
+        "CONFIG.ini",
+        "--daemon",
+        "--user",
+        "check",
+        "demo",
+        "advise",
+    ] {
         assert!(told.contains(word), "{told}");
     }
     let told = weir(&[]);

@@ -126,15 +126,18 @@ fn between(before: &Database, after: &Database, own: f64) -> Database {
     let maybe = |of: fn(&Database) -> Option<f64>| {
         of(after).map(|after| (after - of(before).unwrap_or_default()).max(0.0))
     };
+    let sessions = maybe(|database| database.sessions);
+    // A session that begins looks itself up, in a transaction of its own.
+    let not_clients = own + sessions.unwrap_or_default();
     Database {
         name: after.name.clone(),
-        transactions: (grown(|database| database.transactions) - own).max(0.0),
+        transactions: (grown(|database| database.transactions) - not_clients).max(0.0),
         rolled_back: grown(|database| database.rolled_back),
         temporary_files: grown(|database| database.temporary_files),
         temporary_bytes: grown(|database| database.temporary_bytes),
         deadlocks: grown(|database| database.deadlocks),
         rows_written: grown(|database| database.rows_written),
-        sessions: maybe(|database| database.sessions),
+        sessions,
         active_s: maybe(|database| database.active_s),
         idle_in_transaction_s: maybe(|database| database.idle_in_transaction_s),
     }
@@ -185,7 +188,8 @@ mod tests {
         let change = reading(10.0, Some(1.0)).until(&reading(30.0, Some(4.0)), 5.0);
         assert_eq!((change.seconds, change.transaction_ids), (20.0, 60.0));
         let transactions: Vec<f64> = change.databases.iter().map(|d| d.transactions).collect();
-        assert_eq!(transactions, [20.0, 15.0]);
+        // Three sessions began in each, and five transactions were the adviser's.
+        assert_eq!(transactions, [17.0, 12.0]);
         assert_eq!(change.databases[0].sessions, Some(3.0));
         let reset = reading(30.0, None).until(&reading(10.0, None), 0.0);
         assert_eq!(reset.databases[0].transactions, 0.0);
