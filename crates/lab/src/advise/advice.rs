@@ -41,7 +41,7 @@ impl Topic {
     /// The heading in a text.
     pub fn title(self) -> &'static str {
         match self {
-            Topic::Sight => "What could not be seen",
+            Topic::Sight => "How far this goes",
             Topic::Work => "Sessions at work",
             Topic::Pooler => "The pooler in front",
             Topic::Writes => "Readers and writers",

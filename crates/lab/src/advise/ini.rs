@@ -1,8 +1,7 @@
 //! An ini file that is changed line by line: what is there stays, comments included, and each change says why.
 //!
 //! Knows the file's syntax only as far as it has to find lines (docs/configuration.md): `;` and `#` begin a comment at a line's start, a value
-//! runs to its line's end, a section may be opened again, and of two equal names the last one counts. Whether the result is valid is not decided
-//! here.
+//! runs to its line's end, a section may be opened again. Whether the result is valid is not decided here.
 
 use super::advice::{DatabaseAdvice, IniAdvice, SettingAdvice};
 
@@ -34,10 +33,8 @@ pub fn merge(text: &str, advice: &IniAdvice) -> Merged {
         file.setting(setting);
     }
     if file.includes() {
-        file.notes.push(
-            "the file includes others: what is set there was not looked at, and the later line counts"
-                .into(),
-        );
+        file.notes
+            .push("the file includes others: what is set there was not looked at".into());
     }
     Merged {
         text: file.lines.join("\n"),
@@ -155,8 +152,8 @@ impl File {
     }
 
     fn setting(&mut self, advice: &SettingAdvice) {
-        let entries = self.entries(MAIN).into_iter();
-        let found = entries.filter(|entry| entry.key == advice.name).last();
+        let mut entries = self.entries(MAIN).into_iter();
+        let found = entries.rfind(|entry| entry.key == advice.name);
         match found {
             Some(own) if advice.yields_to(&own.value) => {
                 if own.value != advice.value {

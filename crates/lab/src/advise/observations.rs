@@ -365,7 +365,8 @@ pub struct PooledDatabase {
     /// Seconds, over all transactions.
     pub transaction_s: f64,
     pub wait_s: f64,
-    pub log_ins: f64,
+    /// Older versions of PgBouncer do not count them.
+    pub log_ins: Option<f64>,
 }
 
 impl Watch {

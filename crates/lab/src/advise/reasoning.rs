@@ -13,7 +13,7 @@ mod work;
 mod writes;
 
 use super::advice::{Advice, Finding, Topic, Weight};
-use super::observations::Observations;
+use super::observations::{Observations, Pooler};
 use crate::report::{self, plain};
 use std::time::Duration;
 
@@ -39,7 +39,12 @@ pub fn conclude(seen: &Observations) -> Advice {
 /// Whether there was any load.
 fn has_load(seen: &Observations) -> bool {
     let transactions = seen.transactions_per_second() * seen.watch.seconds;
-    transactions >= TRANSACTIONS_MIN || seen.load.busy.mean() >= 0.5
+    // Weir follows a look with a question of its own.
+    let not_clients = match seen.pooler {
+        Pooler::None => 0.0,
+        _ => seen.watch.looks as f64 * 2.0,
+    };
+    transactions >= TRANSACTIONS_MIN + not_clients || seen.load.busy.mean() >= 0.5
 }
 
 impl Advice {

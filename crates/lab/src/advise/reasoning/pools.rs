@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 
 /// Above what 95 % of the looks saw.
 const HEADROOM: f64 = 1.25;
-/// Two, so that one transaction that hangs does not stop everybody.
-const SIZE_MIN: u32 = 2;
+/// A few more than needed cost nothing, for they are opened only when they are; fewer let one transaction that hangs stop everybody.
+const SIZE_MIN: u32 = 5;
+const LIMITED_MIN: u32 = 2;
 /// Clients wait too often if they were seen to in that share of the looks.
 const WAITING_TOO_OFTEN: f64 = 0.05;
 
@@ -32,9 +33,17 @@ pub fn add(seen: &Observations, advice: &mut Advice) {
 }
 
 fn of_server(seen: &Observations) -> Vec<PoolAdvice> {
-    let known = seen.pools.iter().filter(|(_, load)| load.busy.max() > 0);
-    let known = known.map(|(name, load)| pool(name.clone(), &load.busy, "busy sessions"));
-    known.chain(hidden(seen)).collect()
+    let mut pools = hidden(seen);
+    let estimated: Vec<String> = pools
+        .iter()
+        .map(|pool| pool.name.database.clone())
+        .collect();
+    let known = seen
+        .pools
+        .iter()
+        .filter(|(name, load)| load.busy.max() > 0 && !estimated.contains(&name.database));
+    pools.extend(known.map(|(name, load)| pool(name.clone(), &load.busy, "busy sessions")));
+    pools
 }
 
 fn of_pooler(seen: &Observations, pooler: &PoolerSeen) -> Vec<PoolAdvice> {
@@ -145,7 +154,7 @@ fn limit(pools: &mut [PoolAdvice], useful: Option<u32>) {
     };
     for pool in pools {
         let share = f64::from(pool.size) * f64::from(useful) / f64::from(all);
-        pool.size = (share.round() as u32).max(SIZE_MIN);
+        pool.size = (share.round() as u32).max(LIMITED_MIN);
         pool.reserve = 0;
         pool.why = format!(
             "{}; all pools together limited to the {useful} that keep the cores busy",

@@ -90,7 +90,7 @@ fn idle_in_transaction(seen: &Observations, advice: &mut Advice) {
     }
     let share = mean / (mean + seen.load.active.mean());
     let head = format!(
-        "{} sessions were idle in a transaction on average ({} of the time in transactions), one for {}. Meanwhile they hold a server connection and their locks, and VACUUM cannot remove what is newer than their snapshots.",
+        "On average {} were idle in a transaction ({} of the time that transactions take), one for {}. Meanwhile they hold a server connection and their locks, and VACUUM cannot remove what is newer than their snapshots.",
         number(mean),
         percent(share),
         span(longest),
@@ -156,7 +156,7 @@ fn reconnecting(seen: &Observations, advice: &mut Advice) {
     let who: String = who
         .map(|arrival| {
             format!(
-                "\n- {}: seen coming {} times, and gone {}",
+                "\n- {}: {} seen coming, {} of them gone again",
                 arrival.who,
                 count(arrival.came),
                 count(arrival.left)
@@ -183,14 +183,28 @@ fn arrivals(seen: &Observations) -> Option<Arrivals> {
     let seconds = seen.watch.seconds;
     if let Pooler::Open(pooler) = &seen.pooler {
         let sum = |of: fn(&PooledDatabase) -> f64| pooler.databases.values().map(of).sum::<f64>();
-        let came = sum(|database| database.log_ins);
+        let looked: u64 = pooler.arrivals.iter().map(|arrival| arrival.came).sum();
+        let counts_them = pooler
+            .databases
+            .values()
+            .any(|database| database.log_ins.is_some());
+        let (came, counted_by) = match counts_them {
+            true => (
+                sum(|database| database.log_ins.unwrap_or_default()),
+                "log-ins to the pooler",
+            ),
+            false => (
+                looked as f64,
+                "as seen; this pooler does not count log-ins, and most of those who leave at once are not seen",
+            ),
+        };
         let clients: f64 = pooler.pools.values().map(|pool| pool.clients.mean()).sum();
         return Some(Arrivals {
             came,
             left: came - pooler.growth,
             stay_s: clients * seconds / came.max(1.0),
             transactions_each: sum(|database| database.transactions) / came.max(1.0),
-            counted_by: "log-ins to the pooler",
+            counted_by,
             short_lived: short_lived(pooler.arrivals.iter().cloned()),
         });
     }

@@ -1,12 +1,12 @@
 //! What this role, this version and this watch could not see.
 
-use super::{has_load, number, percent};
+use super::{has_load, number};
 use crate::advise::advice::{Advice, Topic, Weight};
 use crate::advise::observations::{Ended, Observations, Pooler, Sight};
 use crate::report::{count, duration};
 
-/// A 95 % that rests on fewer looks means little.
-const LOOKS_MIN: u64 = 100;
+/// What comes every few minutes may not come in a shorter watch, in seconds.
+const SHORT_S: f64 = 300.0;
 
 pub fn add(seen: &Observations, advice: &mut Advice) {
     let mut tell = |weight, text: String| advice.find(Topic::Sight, weight, text);
@@ -37,13 +37,13 @@ pub fn add(seen: &Observations, advice: &mut Advice) {
             Weight::Act,
             "There was next to no load, so nothing follows for pool sizes: watch while there is some, best in the busiest hour (--watch 10m).".into(),
         );
-    } else if seen.watch.looks < LOOKS_MIN {
+    } else if seen.watch.seconds < SHORT_S {
         tell(
             Weight::Plain,
             format!(
-                "{} looks are few: what is said of {} of them is coarse. Watch for longer (--watch 10m).",
+                "{} are a short watch, and {} looks: sizes are for what was seen in them. Before settings change, watch in the busiest hour (--watch 10m).",
+                duration(seen.watch.time()),
                 count(seen.watch.looks),
-                percent(0.95)
             ),
         );
     }

@@ -161,8 +161,8 @@ fn throughput_times_service_time_is_what_is_seen() {
 #[test]
 fn pools_end_at_what_the_cores_can_use() {
     let mut seen = direct();
-    seen.hardware.cores = Some(2);
-    // Four sessions are busy, all of the time on a processor, or waiting for one of two.
+    seen.hardware.cores = Some(6);
+    // Forty sessions are busy, half of the time on a processor, or waiting for one.
     let busy = counts(&[(40, 100)]);
     for load in [Some(&mut seen.load), seen.pools.values_mut().next()]
         .into_iter()
@@ -173,10 +173,10 @@ fn pools_end_at_what_the_cores_can_use() {
         load.running = counts(&[(20, 100)]);
     }
     let advice = conclude(&seen);
-    // 2 cores, and half of the time something else is waited for.
-    assert_eq!(advice.pools[0].size, 4);
+    // 6 cores, and half of the time something else is waited for.
+    assert_eq!(advice.pools[0].size, 12);
     assert_eq!(weight(&advice, Topic::Work), Some(Weight::Plain));
-    assert_says(&told(&advice, Topic::Work), &["About 4 sessions at work"]);
+    assert_says(&told(&advice, Topic::Work), &["About 12 sessions at work"]);
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn several_users_share_a_databases_limit() {
     };
     assert_eq!(
         (database.pool_size, database.max_db_connections),
-        (10, Some(12))
+        (10, Some(15))
     );
     let mut counted = seen.clone();
     for load in counted.pools.values_mut() {
@@ -365,7 +365,7 @@ fn a_pool_whose_clients_wait_may_double() {
         transactions: 1_000.0,
         transaction_s: 50.0,
         wait_s: 300.0,
-        log_ins: 0.0,
+        log_ins: Some(0.0),
     };
     let advice = conclude(&behind_a_pooler(pool, database));
     assert_eq!(advice.pools[0].size, 10);

@@ -1,7 +1,7 @@
 //! A pooler's own counters, from its console: Weir's and PgBouncer's have the same columns.
 
 use super::WatchError;
-use super::reader::{APPLICATION, Reader, number, text};
+use super::reader::{APPLICATION, Reader, maybe_number, number, text};
 use crate::advise::observations::{
     Arrival, Name, PoolSeen, PooledDatabase, Pooler, PoolerSeen, Who,
 };
@@ -197,7 +197,7 @@ impl Console {
                 database.transactions = number(&row, "total_xact_count");
                 database.transaction_s = seconds("total_xact_time");
                 database.wait_s = seconds("total_wait_time");
-                database.log_ins = number(&row, "total_client_login_count");
+                database.log_ins = maybe_number(&row, "total_client_login_count");
             }
         }
         Ok(databases)
@@ -257,7 +257,9 @@ fn between(before: &PooledDatabase, after: &PooledDatabase) -> PooledDatabase {
         transactions: grown(|database| database.transactions),
         transaction_s: grown(|database| database.transaction_s),
         wait_s: grown(|database| database.wait_s),
-        log_ins: grown(|database| database.log_ins),
+        log_ins: after
+            .log_ins
+            .map(|count| (count - before.log_ins.unwrap_or_default()).max(0.0)),
         ..after.clone()
     }
 }
