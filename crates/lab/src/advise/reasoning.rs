@@ -38,12 +38,21 @@ pub fn conclude(seen: &Observations) -> Advice {
 
 /// Whether there was any load.
 fn has_load(seen: &Observations) -> bool {
-    let transactions = seen.transactions_per_second() * seen.watch.seconds;
-    // Weir follows a look with a question of its own.
-    let not_clients = match seen.pooler {
-        Pooler::None => 0.0,
-        _ => seen.watch.looks as f64 * 2.0,
+    let counted = seen.transactions_per_second() * seen.watch.seconds;
+    let (passed_on, not_clients) = match &seen.pooler {
+        Pooler::None => (0.0, 0.0),
+        // Weir follows a look with a question of its own.
+        Pooler::Closed(_) => (0.0, seen.watch.looks as f64 * 2.0),
+        Pooler::Open(pooler) => (
+            pooler
+                .databases
+                .values()
+                .map(|line| line.transactions)
+                .sum(),
+            seen.watch.looks as f64 * 2.0,
+        ),
     };
+    let transactions = counted.max(passed_on);
     transactions >= TRANSACTIONS_MIN + not_clients || seen.load.busy.mean() >= 0.5
 }
 
