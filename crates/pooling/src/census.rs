@@ -2,6 +2,7 @@
 //! its answer. It is asked only about what the client's statements may have touched; what it finds becomes the client's [`Parameters`],
 //! or, where nothing can be put on another connection, a pin.
 
+use crate::channels::Name;
 use crate::parameters::{Origin, Parameter, Prepared};
 use crate::{Parameters, Watch};
 use sql::{Backslashes, Effect, SetValue, Strings, Suspicion};
@@ -205,6 +206,7 @@ pub struct Census {
     may_be_empty: Vec<Box<str>>,
     settings: Vec<(Box<str>, Box<str>)>,
     prepared: Vec<Prepared>,
+    channels: BTreeSet<Name>,
     found: Pins,
 }
 
@@ -232,6 +234,7 @@ impl Census {
             statement: evidence.statement,
             settings: Vec::new(),
             prepared: Vec::new(),
+            channels: BTreeSet::new(),
             found: Pins::NONE,
         };
         (census, selects.join(" UNION ALL ").into_bytes())
@@ -265,7 +268,10 @@ impl Census {
             ("l", _) => self.found |= Pins::ADVISORY_LOCK,
             ("t", _) => self.found |= Pins::TEMPORARY,
             ("h", _) => self.found |= Pins::HOLD_CURSOR,
-            ("n", _) => self.found |= Pins::LISTEN,
+            ("n", _) => {
+                self.channels.insert(name.as_bytes().into());
+                self.found |= Pins::LISTEN;
+            }
             _ => self.found |= Pins::UNKNOWN,
         }
         Ok(())
@@ -325,8 +331,10 @@ impl Census {
         if self.about.intersects(Suspicion::UNNAMED) {
             self.found |= Pins::PARAMETER;
         }
+        let channels = self.about.intersects(CHANNELS) && !failed;
         Findings {
             parameters,
+            channels: channels.then_some(self.channels),
             pins: self.found,
             statement: self.statement,
         }
@@ -337,6 +345,8 @@ impl Census {
 #[derive(Debug)]
 pub struct Findings {
     pub parameters: Parameters,
+    /// What the session listens to, if that was asked.
+    pub channels: Option<BTreeSet<Name>>,
     pub pins: Pins,
     /// The statement that gave rise to it.
     pub statement: Box<str>,
@@ -413,6 +423,15 @@ impl Pins {
 
     pub fn is_empty(self) -> bool {
         self == Pins::NONE
+    }
+
+    #[must_use]
+    pub fn without(self, reason: Pins) -> Pins {
+        Pins(self.0 & !reason.0)
+    }
+
+    pub fn contains(self, reason: Pins) -> bool {
+        self.0 & reason.0 == reason.0
     }
 
     /// State that no command undoes: a server connection that has it serves nobody else.

@@ -24,6 +24,7 @@ use crate::statements::{
     ClientStatements, Forgotten, Mark, Progress, Segment, ServerStatements, Standing, Statement,
     StatementId, write_close, write_marker,
 };
+use crate::watch::{CENSUS, RECALL};
 use expected::{Expected, Parsed, ParsedFor};
 use reliance::Reliance;
 use repeat::Kept;
@@ -93,6 +94,8 @@ pub enum Event {
     Repeat(Mark),
     /// Something that a session has may have ended: a temporary table, a cursor.
     Dropped,
+    /// The body is a NotificationResponse, which was not passed on.
+    Notification,
     /// The body is a DataRow that answers a query of the pooler's own.
     OwnRow(Own),
 }
@@ -162,11 +165,19 @@ pub struct Conversation {
     described: Vec<u8>,
     /// Replies that the client has got of the segment that will be said again.
     given: usize,
+    recalled: Recalled,
     /// What the client's statements may have done to its session since the server was last asked.
     evidence: Option<Box<Evidence>>,
     sequences: Sequences,
     reliance: Reliance,
     trust: Trust,
+}
+
+/// Whether the server connection listens to the channels of the client that holds it ([`crate::channels`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Recalled {
+    No,
+    Yes,
 }
 
 /// Beyond so many replies owed, what is kept from the server is accompanied by something that is not: the server's pace then bounds
@@ -205,6 +216,7 @@ impl Conversation {
             kept: Kept::nothing(),
             described: Vec::new(),
             given: 0,
+            recalled: Recalled::No,
             evidence: None,
             sequences: Sequences::NEW,
             reliance: Reliance::default(),
@@ -216,6 +228,7 @@ impl Conversation {
     pub fn begin_lease(&mut self, client: u64) {
         self.sequences.begin_lease(client);
         self.unnamed_is = UnnamedIs::SomebodyElses;
+        self.recalled = Recalled::No;
         self.kept.renew();
         self.reliance = Reliance::default();
     }
@@ -287,13 +300,47 @@ impl Conversation {
         }
     }
 
+    /// Gives a census reason to ask what the session listens to.
+    pub fn look_again_at_channels(&mut self, statement: &str) {
+        self.note(Suspicion::LISTEN, statement.as_bytes());
+    }
+
+    /// Whether a census has reason to ask.
+    pub fn has_evidence(&self) -> bool {
+        self.evidence.is_some()
+    }
+
     pub fn take_evidence(&mut self) -> Option<Box<Evidence>> {
         self.evidence.take()
     }
 
+    /// Whether the client's channels have been recalled since they were last unlistened to.
+    pub fn has_recalled(&self) -> bool {
+        self.recalled == Recalled::Yes
+    }
+
+    /// The server listens to nothing any more, or to what its client keeps it for.
+    pub fn end_recall(&mut self) {
+        self.recalled = Recalled::No;
+    }
+
+    /// Before a statement that may have to do with channels: makes the server listen to those of its client, in a transaction of its own. Within a
+    /// transaction block, or a series that has begun, it is too late for that.
+    fn recall(&mut self, sql: Option<&[u8]>, suspicion: Suspicion, to_server: &mut Vec<u8>) {
+        let Some(sql) = sql else { return };
+        let outside = self.status == TransactionStatus::Idle
+            && self.series == Series::Closed
+            && self.flow == Flow::Normal
+            && self.copy_in == CopyIn::No;
+        if outside && self.recalled == Recalled::No && suspicion.intersects(RECALL) {
+            self.own_query(Own::Recall, sql, to_server);
+            self.recalled = Recalled::Yes;
+        }
+    }
+
     #[inline]
     fn note(&mut self, suspicion: Suspicion, text: &[u8]) {
-        let suspicion = suspicion - Suspicion::SEQUENCE_READ;
+        let suspicion = suspicion & CENSUS;
         if !suspicion.is_empty() {
             self.evidence.get_or_insert_default().add(suspicion, text);
         }

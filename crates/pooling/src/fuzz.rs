@@ -98,6 +98,7 @@ impl Both {
             cache: &mut self.cache,
             parameters: &self.parameters,
             watch: Some(&self.watch),
+            recall: None,
         };
         let message = self.from_client.clone();
         let body = message.get(Header::SIZE..).unwrap_or_default();
@@ -148,6 +149,7 @@ impl Both {
                 cache: &mut self.cache,
                 parameters: &self.parameters,
                 watch: None,
+                recall: None,
             };
             self.conversation.repeat(side, &mut Aside::default());
         }

@@ -4,6 +4,7 @@
 pub mod time;
 
 pub mod census;
+pub mod channels;
 pub mod conversation;
 pub mod dialect;
 pub mod editions;

@@ -12,8 +12,8 @@ pub const LOOKED_AT_MAX: usize = 64 * 1024;
 /// Of those, the bytes that are looked at: they tell whether a text begins with a change of the catalogue.
 const FRONT: usize = 1024;
 
-/// What concerns a server connection: what a census can be asked about, what its words follow from, and reading sequence values.
-const CONCERNS: Suspicion = Suspicion::SETTINGS
+/// What a census can be asked about, and what its words follow from.
+pub(crate) const CENSUS: Suspicion = Suspicion::SETTINGS
     .union(Suspicion::ROLE)
     .union(Suspicion::PREPARED)
     .union(Suspicion::ADVISORY_LOCK)
@@ -25,10 +25,21 @@ const CONCERNS: Suspicion = Suspicion::SETTINGS
     .union(Suspicion::DISCARD)
     .union(Suspicion::UNSEEN)
     .union(Suspicion::UNNAMED)
-    .union(Suspicion::SEQUENCE_READ)
     .union(Suspicion::OPAQUE)
     .union(Suspicion::LEARNT)
     .union(Suspicion::CATALOG_CHANGE);
+
+/// What a client that listens through the shared listener has its channels recalled for: whatever may change them, show them, or notify; and
+/// what may begin a transaction block that does so later, when it is too late.
+pub(crate) const RECALL: Suspicion = Suspicion::LISTEN
+    .union(Suspicion::NOTIFY)
+    .union(Suspicion::DISCARD)
+    .union(Suspicion::OPAQUE)
+    .union(Suspicion::SESSION_CATALOG)
+    .union(Suspicion::TRANSACTION);
+
+/// The rest of what a text gives away concerns others.
+const LOOKED_FOR: Suspicion = CENSUS.union(RECALL).union(Suspicion::SEQUENCE_READ);
 
 /// The words to look for in one database: PostgreSQL's own, and the functions and relations that reach them.
 #[derive(Clone)]
@@ -119,7 +130,7 @@ impl Watch {
         } else {
             text.get(..FRONT).unwrap_or(text)
         };
-        let found = scanner.suspicion(seen) & CONCERNS;
+        let found = scanner.suspicion(seen) & LOOKED_FOR;
         // What uses an object in the transaction that makes it cannot be known by its name.
         if is_whole && self.tells(text) && !found.contains(Suspicion::CATALOG_CHANGE) {
             found

@@ -140,6 +140,7 @@ impl Table {
                     cache: &mut self.cache,
                     parameters: &self.parameters,
                     watch: None,
+                    recall: None,
                 };
                 match self.conversation.client_message(
                     side,
@@ -217,6 +218,9 @@ impl Table {
                     if matches!(event, Event::Repeat(_)) {
                         self.repeat(&mut to_server);
                     }
+                    if event == Event::Notification {
+                        to_client.extend_from_slice(&message);
+                    }
                 }
                 Ok(_) => unreachable!(),
                 Err(Violation::UnexpectedMessage(tag)) => {
@@ -239,6 +243,7 @@ impl Table {
             cache: &mut self.cache,
             parameters: &self.parameters,
             watch: None,
+            recall: None,
         };
         self.conversation.repeat(side, &mut aside);
         assert!(aside.to_client.is_empty());

@@ -271,6 +271,10 @@ general! {
         /// How long such a client may keep a server connection without using it, in seconds. 0: for
         /// ever. Not in PgBouncer.
         pin_timeout: Option<Duration> = "0", Reload, InEffect;
+        /// How many bytes of notifications may wait for a client that listens (LISTEN) and does not
+        /// take them, because it does not read or is in a long transaction. Beyond it the client is
+        /// disconnected with an error. Not in PgBouncer.
+        listen_queue_size: ByteSize = "1MB", Reload, InEffect;
     }
 
     "Prepared statements" {

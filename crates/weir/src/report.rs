@@ -89,6 +89,8 @@ pub struct ClientReport {
     pub server: Option<u64>,
     pub prepared_statements: usize,
     pub buffered: usize,
+    /// The channels that it listens to through the shared listener, and the bytes that wait for it.
+    pub listens: Option<(String, usize)>,
     /// Set while it keeps its server connection between transactions.
     pub pin: Option<PinReport>,
 }

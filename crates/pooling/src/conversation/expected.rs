@@ -24,6 +24,12 @@ pub enum Own {
     Catalog,
     /// A Parse with a Sync of its own.
     Prepare,
+    /// Listens to a client's channels for it.
+    Recall,
+    /// Tells where in the sequence of notifications the shared listener takes over.
+    Mark,
+    /// Listens to nothing any more.
+    Unlisten,
 }
 
 /// One message that has been sent to the server (or withheld from it), and what will answer it.

@@ -7,7 +7,7 @@ use super::{Aside, Conversation, CopyIn, Flow, Passage, Prepared, Series, Unname
 use crate::Watch;
 use crate::parameters::Parameters;
 use crate::statements::{ClientStatements, Mark, Scope, Standing, Statement, StatementCache};
-use crate::watch::LOOKED_AT_MAX;
+use crate::watch::{CENSUS, LOOKED_AT_MAX};
 use sql::Suspicion;
 use std::sync::Arc;
 use wire::Header;
@@ -22,6 +22,8 @@ pub struct ClientSide<'a> {
     pub parameters: &'a Arc<Parameters>,
     /// `None`: nobody else will use the server connection as it is.
     pub watch: Option<&'a Watch>,
+    /// What makes a server connection listen to the channels that the client listens to through the shared listener, if there are any.
+    pub recall: Option<&'a [u8]>,
 }
 
 impl Conversation {
@@ -47,6 +49,7 @@ impl Conversation {
             tag::FLUSH => self.flush(aside),
             tag::FUNCTION_CALL => {
                 if client.watch.is_some() {
+                    self.recall(client.recall, Suspicion::OPAQUE, &mut aside.to_server);
                     self.note(Suspicion::OPAQUE, b"(function call)");
                 }
                 self.expect(Expected::FunctionCall)
@@ -90,6 +93,7 @@ impl Conversation {
             {
                 return Passage::Wait;
             }
+            self.recall(client.recall, suspicion, &mut aside.to_server);
             if suspicion.contains(Suspicion::SEQUENCE_READ) {
                 self.note_sequence_read(&mut aside.to_server);
             }
@@ -198,7 +202,9 @@ impl Conversation {
                     return Ok(Passage::Incomplete);
                 };
                 let text = Parse::parse(body)?.text;
-                self.note(watch.text(text), text);
+                let suspicion = watch.text(text);
+                self.recall(client.recall, suspicion, &mut aside.to_server);
+                self.note(suspicion, text);
             }
             self.expect(match header.tag {
                 tag::PARSE => Expected::RawParse,
@@ -234,12 +240,12 @@ impl Conversation {
         let statement = client
             .cache
             .intern(parse.text, parse.param_types, client.parameters);
-        if let Some(watch) = client.watch
-            && watch
-                .statement(&statement)
-                .contains(Suspicion::SEQUENCE_READ)
-        {
-            self.note_sequence_read(&mut aside.to_server);
+        if let Some(watch) = client.watch {
+            let suspicion = watch.statement(&statement);
+            self.recall(client.recall, suspicion, &mut aside.to_server);
+            if suspicion.contains(Suspicion::SEQUENCE_READ) {
+                self.note_sequence_read(&mut aside.to_server);
+            }
         }
         if parse.name.is_empty() {
             self.own_unnamed(Some(Arc::clone(&statement)));
@@ -320,14 +326,7 @@ impl Conversation {
             return Ok(Passage::Wait);
         }
         if let Some(watch) = client.watch
-            && !self.note_execution(
-                watch,
-                client.statements,
-                name,
-                body,
-                header,
-                &mut aside.to_server,
-            )
+            && !self.note_execution(watch, &client, name, (body, header), &mut aside.to_server)
         {
             return Ok(Passage::Incomplete);
         }
@@ -408,28 +407,29 @@ impl Conversation {
     fn note_execution(
         &mut self,
         watch: &Watch,
-        client: &ClientStatements,
+        client: &ClientSide<'_>,
         name: &[u8],
-        body: &[u8],
-        header: Header,
+        (body, header): (&[u8], Header),
         to_server: &mut Vec<u8>,
     ) -> bool {
         let statement = if name.is_empty() {
-            self.wanted_unnamed(client)
+            self.wanted_unnamed(client.statements)
         } else {
-            client.named(name)
+            client.statements.named(name)
         };
         let Some(statement) = statement else {
             return true; // made by SQL's PREPARE: looked at then
         };
         let suspicion = watch.statement(statement);
-        if suspicion.is_empty() {
+        if !suspicion.intersects(CENSUS | Suspicion::SEQUENCE_READ) && client.recall.is_none() {
             return true;
         }
-        if body.len() < header.body() && header.body() <= LOOKED_AT_MAX {
+        let values_count = suspicion.intersects(CENSUS);
+        if values_count && body.len() < header.body() && header.body() <= LOOKED_AT_MAX {
             return false;
         }
         let statement = Arc::clone(statement);
+        self.recall(client.recall, suspicion, to_server);
         if suspicion.contains(Suspicion::SEQUENCE_READ) {
             self.note_sequence_read(to_server);
         }

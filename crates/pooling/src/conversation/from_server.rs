@@ -100,7 +100,8 @@ impl Conversation {
                 self.doubt_hasty();
                 Ok(parameter_status(header, false))
             }
-            tag::NOTICE_RESPONSE | tag::NOTIFICATION_RESPONSE => Ok(Reply::PASS),
+            tag::NOTICE_RESPONSE => Ok(Reply::PASS),
+            tag::NOTIFICATION_RESPONSE => Ok(Reply::keep(header).with(Event::Notification)),
             other => Err(Violation::UnexpectedMessage(other)),
         }
     }
@@ -156,7 +157,7 @@ impl Conversation {
                 Ok(Reply::keep(header).with(Event::OwnFailed(own)))
             }
             tag::PARAMETER_STATUS => Ok(parameter_status(header, true)),
-            tag::NOTIFICATION_RESPONSE => Ok(Reply::PASS),
+            tag::NOTIFICATION_RESPONSE => Ok(Reply::keep(header).with(Event::Notification)),
             tag::COMMAND_COMPLETE => {
                 let command_tag = CommandComplete::parse(body)?.tag;
                 // What a replay resets is known to whoever wrote it.

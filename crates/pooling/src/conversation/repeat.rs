@@ -130,6 +130,7 @@ impl Conversation {
             cache,
             parameters,
             watch,
+            ..
         } = client;
         let given = std::mem::take(&mut self.given);
         take_back_names(&kept.bytes, given, statements);
@@ -144,6 +145,7 @@ impl Conversation {
                 cache: &mut *cache,
                 parameters,
                 watch,
+                recall: None,
             };
             let body = &message[Header::SIZE..];
             if let Ok(Passage::Pass { skip }) = self.client_message(side, header, body, aside) {

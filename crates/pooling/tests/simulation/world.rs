@@ -331,6 +331,7 @@ impl World {
             cache,
             parameters,
             watch: None,
+            recall: None,
         };
         let passage = server.conversation.client_message(
             side,
@@ -488,6 +489,7 @@ impl World {
             cache: &mut self.cache,
             parameters: &self.parameters,
             watch: None,
+            recall: None,
         };
         server.conversation.repeat(side, &mut aside);
         server.note('>', &aside.to_server);

@@ -16,6 +16,7 @@ pub mod maintenance;
 mod notify;
 mod reload;
 mod retirement;
+mod shared_listener;
 mod signals;
 mod snapshot;
 mod stats;
@@ -33,6 +34,7 @@ use credentials::Credentials;
 use dial::Dialler;
 use listener::Listeners;
 use login::Reception;
+use shared_listener::{Request, SharedListeners};
 use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -135,6 +137,14 @@ pub async fn run(control: Arc<Control>, listeners: Listeners, inboxes: Inboxes) 
         Arc::clone(&control.shared),
         Arc::clone(&control.credentials),
     );
+    let shared_listeners = SharedListeners::new(
+        Arc::clone(&control.shared),
+        Arc::clone(&control.credentials),
+    );
+    let parts = Parts {
+        dialler: &dialler,
+        shared_listeners: &shared_listeners,
+    };
     let mut serving = listeners.serve(&control.reception)?;
     let mut phases = control.phases();
     tokio::spawn(signals.obey(Arc::clone(&control)));
@@ -146,9 +156,9 @@ pub async fn run(control: Arc<Control>, listeners: Listeners, inboxes: Inboxes) 
     notify::send("READY=1");
     while control.phase() != Phase::Ended {
         tokio::select! {
-            Some(message) = workers.recv() => obey(&control, &dialler, message),
+            Some(message) = workers.recv() => obey(&control, &parts, message),
             Some(client) = console_clients.recv() => drop(tokio::spawn(console::serve(Arc::clone(&control), client))),
-            _ = looks.tick() => retirement::retire_pools(&control, &dialler),
+            _ = looks.tick() => retirement::retire_pools(&control, &parts),
             _ = phases.changed() => {
                 // Over the Unix socket the console can still be reached while clients are waited for.
                 control.reception.refuse_clients();
@@ -160,12 +170,42 @@ pub async fn run(control: Arc<Control>, listeners: Listeners, inboxes: Inboxes) 
     Ok(())
 }
 
-fn obey(control: &Control, dialler: &Dialler, message: ToControl) {
+/// What holds server connections for others.
+struct Parts<'a> {
+    dialler: &'a Dialler,
+    shared_listeners: &'a SharedListeners,
+}
+
+fn obey(control: &Control, parts: &Parts<'_>, message: ToControl) {
+    let Parts {
+        dialler,
+        shared_listeners,
+    } = parts;
     match message {
         ToControl::Dial { pool, worker, slot } => dialler.handle(pool, worker, slot),
         ToControl::Granted(slot) => granted(control, dialler, slot),
         ToControl::CatalogChanged(pool) => learn::changed(&control.shared, pool),
         ToControl::CatalogRead(answer) => learn::answered(&control.shared, *answer),
+        ToControl::Listen {
+            pool,
+            worker,
+            server,
+            ticket,
+            channels,
+        } => {
+            let request = Request::Listen {
+                worker,
+                server,
+                ticket,
+                channels,
+            };
+            shared_listeners.listen(pool, request);
+        }
+        ToControl::Unlisten {
+            pool,
+            worker,
+            channels,
+        } => shared_listeners.unlisten(pool, Request::Unlisten { worker, channels }),
         ToControl::Cancel(target) => {
             let shared = Arc::clone(&control.shared);
             tokio::spawn(async move { dial::cancel(&shared, target).await });

@@ -4,8 +4,7 @@
 //!
 //! It takes two looks: at the first everybody is asked to let go of the pool, at the second it is removed if nobody has it any more.
 
-use super::Control;
-use super::dial::Dialler;
+use super::{Control, Parts};
 use crate::shared::{Pool, Shared, ToWorker};
 use pooling::Time;
 use settings::Config;
@@ -15,12 +14,12 @@ use std::time::Duration;
 /// How often pools are looked at.
 pub const PERIOD: Duration = Duration::from_secs(1);
 
-pub fn retire_pools(control: &Control, dialler: &Dialler) {
+pub(super) fn retire_pools(control: &Control, parts: &Parts<'_>) {
     let shared = &control.shared;
     let now = shared.clock.now();
     shared.ledger().settle(now);
     for pool in due(shared, now) {
-        forget(control, dialler, &pool);
+        forget(control, parts, &pool);
         shared.tell_all(|| ToWorker::Forget(pool.id));
         let mut pools = shared.pools.write().unwrap_or_else(PoisonError::into_inner);
         if pools.remove(shared, pool, now) {
@@ -30,8 +29,9 @@ pub fn retire_pools(control: &Control, dialler: &Dialler) {
 }
 
 /// What is kept for a pool beside the pool.
-fn forget(control: &Control, dialler: &Dialler, pool: &Pool) {
-    dialler.forget(pool.id);
+fn forget(control: &Control, parts: &Parts<'_>, pool: &Pool) {
+    parts.dialler.forget(pool.id);
+    parts.shared_listeners.forget(pool.id);
     control.credentials.forget(pool.id);
     control.reception.forget_pool(pool.id);
 }

@@ -3,6 +3,7 @@
 use super::{ClientPermit, Errand, Pool, Shared, Slot};
 use crate::worker::{Server, ServerKey};
 use pooling::cancel::ClientPid;
+use pooling::channels::{Name, Notification};
 use pooling::ledger::PoolId;
 use pooling::{CancelSecret, Parameters, Time};
 use sql::learn::Catalog;
@@ -62,6 +63,23 @@ pub struct DialError {
     pub lasting: bool,
 }
 
+/// A server connection that has left its worker to become a shared listener.
+pub struct Lent {
+    /// Non-blocking.
+    pub socket: OwnedFd,
+    pub leftover: Vec<u8>,
+    pub address: Arc<Address>,
+    pub generation: u32,
+    pub slot: Slot,
+}
+
+/// What a shared listener brings.
+pub struct Brought {
+    pub notification: Arc<Notification>,
+    /// Given back when the workers have seen to it: what is under way to them is bounded.
+    pub _room: tokio::sync::OwnedSemaphorePermit,
+}
+
 pub enum ToWorker {
     Client(Box<NewClient>),
     /// Answers one `ToControl::Dial`.
@@ -104,6 +122,26 @@ pub enum ToWorker {
         server: ServerKey,
         delivery: Delivery,
     },
+    /// Answers `ToControl::Listen`: the channel of the markers, if the shared listener listens.
+    Listened {
+        server: ServerKey,
+        ticket: u64,
+        marker: Option<Arc<str>>,
+    },
+    /// There is no place for the shared listener that this request needs: the server connection that it is about is to become it. Answered with that,
+    /// or not at all.
+    LendServer {
+        server: ServerKey,
+        ticket: u64,
+        answer: oneshot::Sender<Box<Lent>>,
+    },
+    /// A channel that this worker asked for was notified; or a marker.
+    Brought {
+        pool: PoolId,
+        brought: Arc<Brought>,
+    },
+    /// The pool's shared listener was lost and listens again.
+    ListenerRestored(PoolId),
     /// The pool's settings, gate or generation changed (reload, PAUSE, RESUME, RECONNECT, DISABLE): look at it again.
     PoolChanged(PoolId),
     /// The pool is unused: drop the worker's part of it, if that is so here.
@@ -146,6 +184,20 @@ pub enum ToControl {
     },
     /// The wish of a log-in (`CONTROL`) has been met.
     Granted(Slot),
+    /// The client that holds this server connection listens to these channels: the pool's shared listener is to do so for it.
+    Listen {
+        pool: Arc<Pool>,
+        worker: usize,
+        server: ServerKey,
+        ticket: u64,
+        channels: Vec<Name>,
+    },
+    /// No client of the worker wants these any more.
+    Unlisten {
+        pool: PoolId,
+        worker: usize,
+        channels: Vec<Name>,
+    },
     /// A query of a client that is gone (or of one that took too long) has to be cancelled.
     Cancel(CancelTarget),
     /// A client's statement may have changed the catalogue of the pool's database.

@@ -360,6 +360,7 @@ impl Worker {
     fn resume_feeder(&mut self, owner: Owner) {
         match owner {
             Owner::Client(index) => {
+                self.give_waiting(index);
                 if let Phase::Leased(server) = self.clients[index].phase {
                     self.receive_if_allowed(Owner::Server(server));
                 }

@@ -85,8 +85,12 @@ impl Worker {
     #[inline]
     pub(super) fn is_held(&self, client: usize, server: usize) -> bool {
         let held_by = &self.servers[server];
+        // Else a client that never pauses would never be told what waits for it.
+        let settles_channels = held_by.census.is_some() && held_by.conversation.has_recalled();
         held_by.conversation.is_awaited()
             || held_by.holds_client()
+            || settles_channels
+            || held_by.handover.is_under_way()
             || self.awaits_census(client, server)
     }
 
@@ -118,6 +122,7 @@ impl Worker {
         };
         let Findings {
             parameters,
+            channels,
             pins,
             statement,
         } = census.conclude(&server.parameters, failed);
@@ -132,10 +137,14 @@ impl Worker {
         server.parameters = interner.intern(parameters);
         self.clients[client].parameters = expected;
         self.resumed.push(client);
+        let pins = match channels {
+            Some(found) => self.channels_found(index, client, found, (pins, &statement)),
+            None => pins,
+        };
         self.pin(index, client, pins, statement);
     }
 
-    fn pin(&mut self, index: usize, client: usize, reasons: Pins, statement: Box<str>) {
+    pub(super) fn pin(&mut self, index: usize, client: usize, reasons: Pins, statement: Box<str>) {
         let now = self.now;
         let pin = &mut self.clients[client].pin;
         match pin {

@@ -5,6 +5,7 @@ use super::connection::Connection;
 use crate::report::{ClientReport, ClientState};
 use crate::shared::{Address, ClientPermit, NewClient};
 use pooling::cancel::ClientPid;
+use pooling::channels::Channels;
 use pooling::ledger::PoolId;
 use pooling::statements::ClientStatements;
 use pooling::{CancelSecret, Parameters, Time};
@@ -52,6 +53,8 @@ pub struct Client {
     pub sequences: AsksForSequences,
     /// Set while it keeps its server connection between transactions.
     pub pin: Option<Box<Pin>>,
+    /// What it listens to through the shared listener.
+    pub channels: Option<Box<Channels>>,
     /// When it last got or gave up a lease, or began to wait.
     pub active_at: Time,
     peer: Address,
@@ -74,6 +77,7 @@ impl Client {
             parameters: new.parameters,
             sequences: AsksForSequences::NotYet,
             pin: None,
+            channels: None,
             active_at: new.connected_at,
             peer: new.peer,
             local: new.local,
@@ -120,6 +124,7 @@ impl Client {
             server,
             prepared_statements: self.statements.len(),
             buffered: self.connection.buffered(),
+            listens: self.listens(),
             pin: self.pin.as_ref().map(|pin| pin.report()),
         }
     }

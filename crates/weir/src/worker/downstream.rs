@@ -144,6 +144,7 @@ impl Worker {
             }
             Event::SettingsReset => self.was_reset(index, Parameters::unsure),
             Event::SessionReset => self.session_reset(index),
+            Event::Notification => self.on_notification(index, body, aside),
             Event::Dropped => self.ask_about_pin(index),
             Event::OwnRow(Own::Catalog) => self.catalog_row(index, body),
             Event::OwnRow(_) => self.census_row(index, body),
@@ -187,6 +188,7 @@ impl Worker {
             cache: &mut pool.statements,
             parameters: &client.parameters,
             watch: pool.watch.as_deref(),
+            recall: None,
         };
         server.conversation.repeat(side, aside);
         let ticket = &mut server.connection.ticket;

@@ -55,11 +55,16 @@ impl Worker {
         if self.mode(index) == PoolMode::Session {
             return self.fast_close(index);
         }
-        if self.take_census(index) || self.keeps_sequences(index, client) {
+        if self.take_census(index)
+            || self.hand_over_channels(index)
+            || self.keeps_sequences(index, client)
+        {
             return;
         }
         if self.clients[client].pin.is_some() {
-            return self.keep_lease(index, client);
+            self.keep_lease(index, client);
+            self.give_waiting(client);
+            return;
         }
         self.end_lease(client);
         self.give_back(index);
@@ -91,6 +96,7 @@ impl Worker {
         if let Some(pool) = self.pool(id) {
             pool.active_clients -= 1;
         }
+        self.give_waiting(client);
         if self.running == super::Running::ClosingIdleClients {
             self.dismiss(client, SqlState::ADMIN_SHUTDOWN, "pooler is shutting down");
         }
@@ -269,7 +275,15 @@ impl Worker {
                 self.close_server(index, "server_check_query or server_reset_query failed");
             }
             Own::Reset => self.servers[index].residue = Residue::None,
-            Own::Check | Own::Replay | Own::Rollback | Own::Prepare | Own::DropSequences => {}
+            Own::Mark => self.marked(index, failed),
+            Own::Unlisten => self.unlistened(index, failed),
+            Own::Recall if failed => self.servers[index].conversation.end_recall(),
+            Own::Check
+            | Own::Replay
+            | Own::Rollback
+            | Own::Recall
+            | Own::Prepare
+            | Own::DropSequences => {}
         }
     }
 }

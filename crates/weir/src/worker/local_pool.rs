@@ -1,5 +1,6 @@
 //! One worker's part of a pool: its idle server connections and its waiting clients.
 
+use super::channels::Subscriptions;
 use crate::report::Totals;
 use crate::shared::{Cell, Pool};
 use pooling::statements::StatementCache;
@@ -20,6 +21,7 @@ pub struct LocalPool {
     pub watch: Option<Arc<Watch>>,
     /// Server connections that waiting clients may count on: dials, idle ones of other workers, and those being checked.
     pub coming: usize,
+    pub subscriptions: Subscriptions,
     pub wish: Wished,
     pub totals: Totals,
     pub clients: u32,
@@ -83,6 +85,7 @@ impl LocalPool {
                 Arc::clone(&shared.editions),
             ),
             coming: 0,
+            subscriptions: Subscriptions::default(),
             wish: Wished::No,
             totals: Totals::default(),
             clients: 0,

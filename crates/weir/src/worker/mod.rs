@@ -6,6 +6,7 @@
 
 mod batch;
 mod census;
+mod channels;
 mod checkout;
 mod client;
 mod connection;
@@ -188,6 +189,11 @@ pub struct Worker {
     servers_made: u64,
     servers_taken_in: u32,
     clients_swept_at: Time,
+    listening_swept_at: Time,
+    /// Requests for the shared listeners.
+    tickets: u64,
+    /// Bytes of notifications that have been said since they were last sent.
+    said: usize,
 }
 
 /// Whether clients may use the simple query protocol.
@@ -202,6 +208,8 @@ struct Limits {
     simple_query: SimpleQuery,
     packet_max: usize,
     handover_after: std::time::Duration,
+    /// Bytes of notifications that may wait for a client.
+    listen_queue_max: usize,
     log_disconnections: bool,
     log_pooler_errors: bool,
 }
@@ -216,6 +224,8 @@ impl Limits {
             },
             packet_max: config.general.max_packet_size as usize,
             handover_after: config.general.handover_after,
+            listen_queue_max: usize::try_from(config.general.listen_queue_size.0)
+                .unwrap_or(usize::MAX),
             log_disconnections: config.general.log_disconnections,
             log_pooler_errors: config.general.log_pooler_errors,
         }
@@ -252,6 +262,9 @@ impl Worker {
             servers_made: 0,
             servers_taken_in: 0,
             clients_swept_at: Time(0),
+            listening_swept_at: Time(0),
+            tickets: 0,
+            said: 0,
             shared,
         })
     }

@@ -1,9 +1,11 @@
 //! How connections end: a client that leaves, vanishes or is told to go; a server connection that is closed or lost; and what becomes of
 //! the other side.
 
+use super::channels::Handover;
 use super::client::Phase;
 use super::server::Duty;
 use super::{Owner, Running, Worker};
+use pooling::census::Pins;
 use pooling::conversation::Violation;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -57,6 +59,7 @@ impl Worker {
                 pool.active_clients -= 1;
             }
         }
+        self.forget_channels(index);
         self.leaving.push(Owner::Client(index));
         if let Phase::Leased(server) = phase {
             self.abandon(server, index);
@@ -114,6 +117,10 @@ impl Worker {
             .as_deref()
             .map(|pool| pool.settings.abandoned_query_timeout);
         server.leave_residue(self.clients[client].pins());
+        if server.handover.is_under_way() || server.conversation.has_recalled() {
+            server.leave_residue(Pins::LISTEN);
+            server.handover = Handover::None;
+        }
         server.duty = Duty::Abandoned {
             deadline: self.now.after(bound.unwrap_or_default()),
         };

@@ -44,6 +44,18 @@ impl Worker {
                 let _ = answer.send(target);
             }
             ToWorker::CancelDone { server, delivery } => self.cancel_done(server, delivery),
+            ToWorker::Listened {
+                server,
+                ticket,
+                marker,
+            } => self.listened_to(server, ticket, marker),
+            ToWorker::LendServer {
+                server,
+                ticket,
+                answer,
+            } => self.lend_server(server, ticket, answer),
+            ToWorker::Brought { pool, brought } => self.brought(pool, &brought),
+            ToWorker::ListenerRestored(pool) => self.listener_restored(pool),
             ToWorker::PoolChanged(pool) => self.pool_changed(pool),
             ToWorker::RunErrand(pool) => self.send_idle(pool),
             ToWorker::Forget(pool) => self.forget_pool(pool),

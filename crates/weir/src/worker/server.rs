@@ -1,9 +1,12 @@
 //! A logged-in server connection on its worker.
 
+use super::channels::Handover;
 use super::connection::Connection;
 use super::errand::Reading;
 use crate::report::{ServerReport, ServerState};
-use crate::shared::{Address, CancelHold, CancelTarget, Delivery, NewServer, Pool, Shared, Slot};
+use crate::shared::{
+    Address, CancelHold, CancelTarget, Delivery, Lent, NewServer, Pool, Shared, Slot,
+};
 use pooling::census::Census;
 use pooling::ledger::PoolId;
 use pooling::{Conversation, Parameters, Time};
@@ -128,6 +131,8 @@ pub struct Server {
     pub reading: Option<Box<Reading>>,
     /// The census that is being taken.
     pub census: Option<Box<Census>>,
+    /// How far what it listens to is on its way to the shared listener.
+    pub handover: Handover,
     /// What was set on it before the replay that is under way.
     pub before_replay: Option<Arc<Parameters>>,
     slot: Slot,
@@ -168,6 +173,7 @@ impl Server {
             residue: Residue::None,
             reading: None,
             census: None,
+            handover: Handover::None,
             before_replay: None,
             slot: new.slot,
             pid: new.pid,
@@ -181,6 +187,29 @@ impl Server {
 
     pub fn pool_id(&self) -> PoolId {
         self.slot.pool()
+    }
+
+    /// Leaves its worker to listen for everybody.
+    pub fn lend(mut self) -> Lent {
+        Lent {
+            leftover: self.connection.take_inbox(),
+            socket: self.connection.fd,
+            address: self.address,
+            generation: self.generation,
+            slot: self.slot,
+        }
+    }
+
+    pub fn key(&self, index: usize) -> ServerKey {
+        ServerKey {
+            index: index as u32,
+            serial: self.serial,
+        }
+    }
+
+    /// PostgreSQL's process.
+    pub fn pid(&self) -> i32 {
+        self.pid
     }
 
     /// The client that it serves.
@@ -262,10 +291,7 @@ impl Server {
         index: usize,
     ) -> CancelTarget {
         self.cancels += 1;
-        let server = ServerKey {
-            index: index as u32,
-            serial: self.serial,
-        };
+        let server = self.key(index);
         CancelTarget {
             address: Arc::clone(&self.address),
             pid: self.pid,

@@ -42,6 +42,7 @@ impl Worker {
         self.sweep_servers();
         self.sweep_pins();
         self.sweep_sequences();
+        self.sweep_listening();
         if self.now.since(self.clients_swept_at) >= CLIENT_SWEEP_EVERY {
             self.clients_swept_at = self.now;
             self.sweep_clients();

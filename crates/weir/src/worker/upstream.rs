@@ -119,6 +119,7 @@ impl Upstream<'_> {
             cache: &mut self.pool.statements,
             parameters: &self.client.parameters,
             watch: self.pool.watch.as_deref(),
+            recall: self.client.channels.as_ref().and_then(|it| it.recall()),
         };
         let body = &self.bytes[self.at + Header::SIZE..];
         let conversation = &mut self.server.conversation;

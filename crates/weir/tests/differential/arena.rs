@@ -174,9 +174,11 @@ fn configuration(name: &str, threads: usize, postgres: &Postgres) -> Ini {
     let pools = (0..threads).flat_map(|thread| POOL_SIZES.map(|pool| (thread, pool)));
     pools.fold(ini, |ini, (thread, pool)| {
         let database = &database_names(name, thread)[pool];
+        // The shared listener has a place of its own; in a pool of one there is none for it.
+        let size = if pool == 1 { 1 } else { pool + 1 };
         ini.database(
             database,
-            &format!("host=127.0.0.1 port={} pool_size={pool}", postgres.port()),
+            &format!("host=127.0.0.1 port={} pool_size={size}", postgres.port()),
         )
     })
 }

@@ -11,12 +11,15 @@ pub struct Fingerprint {
 
 /// Kinds that keep a client on its server connection.
 const PINS: [&str; 4] = ["lock|", "temporary|", "cursor|", "channel|"];
+/// What asks for channels has to say so itself, not by way of a view: they are elsewhere as long as nobody asks.
+const ALL: &str = "SELECT kind, name, value FROM diff.fingerprint \
+    UNION ALL SELECT 'channel', channel, '' FROM pg_listening_channels() AS channel";
 const NAME: &str = "diff_fingerprint";
 
 impl Fingerprint {
     /// `None` when the session does not answer.
     pub fn take(client: &mut Client) -> Option<Self> {
-        let mut lines = client.rows("SELECT kind, name, value FROM diff.fingerprint")?;
+        let mut lines = client.rows(ALL)?;
         lines.sort();
         Some(Fingerprint { lines })
     }

@@ -134,9 +134,7 @@ CREATE VIEW diff.fingerprint AS
     UNION ALL
     SELECT 'cursor', name, '' FROM pg_cursor() WHERE is_holdable
     UNION ALL
-    SELECT 'prepared', name, parameter_types::text FROM pg_prepared_statement() WHERE from_sql
-    UNION ALL
-    SELECT 'channel', channel, '' FROM pg_listening_channels() AS channel;
+    SELECT 'prepared', name, parameter_types::text FROM pg_prepared_statement() WHERE from_sql;
 GRANT SELECT ON diff.fingerprint TO PUBLIC;
 
 -- Everything that conversations write is gone, sequences begin again.

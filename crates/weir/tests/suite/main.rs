@@ -14,6 +14,7 @@ mod chaos;
 mod faults;
 mod learnt;
 mod limits;
+mod listen;
 mod login;
 mod operation;
 mod parameters;

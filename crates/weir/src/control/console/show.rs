@@ -3,6 +3,7 @@
 mod connections;
 mod counters;
 mod definitions;
+mod listeners;
 mod pins;
 mod pools;
 
@@ -53,6 +54,7 @@ shows! {
     "TOTALS" => Totals,
     "PINS" => Pins,
     "CENSUS" => Census,
+    "LISTENERS" => Listeners,
 }
 
 impl Show {
@@ -80,15 +82,19 @@ impl Show {
             Show::Totals => counters::TOTALS,
             Show::Pins => pins::PINS,
             Show::Census => pins::CENSUS,
+            Show::Listeners => listeners::LISTENERS,
         })
     }
 
     /// How much the workers have to tell for it.
     pub fn detail(self) -> Detail {
         match self {
-            Show::Clients | Show::Servers | Show::Sockets | Show::ActiveSockets | Show::Pins => {
-                Detail::Connections
-            }
+            Show::Clients
+            | Show::Servers
+            | Show::Sockets
+            | Show::ActiveSockets
+            | Show::Pins
+            | Show::Listeners => Detail::Connections,
             _ => Detail::Totals,
         }
     }
@@ -127,6 +133,7 @@ impl Show {
             Show::Totals => counters::totals(snapshot, averages),
             Show::Pins => pins::pins(snapshot),
             Show::Census => pins::census(snapshot),
+            Show::Listeners => listeners::listeners(snapshot),
         }
     }
 }
@@ -138,7 +145,7 @@ pub const HELP: &str = "
 \tSHOW SOCKETS|ACTIVE_SOCKETS|LISTS|MEM|STATE
 \tSHOW DNS_HOSTS|DNS_ZONES
 \tSHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
-\tSHOW PINS|CENSUS
+\tSHOW PINS|CENSUS|LISTENERS
 \tSET key = value
 \tRELOAD
 \tPAUSE [<db>]

@@ -39,6 +39,14 @@ impl Stream {
         }
     }
 
+    /// The reverse of `into_socket`: `address` is the peer's.
+    pub fn from_socket(socket: OwnedFd, address: &Address) -> io::Result<Stream> {
+        match address {
+            Address::Tcp(_) => TcpStream::from_std(socket.into()).map(Stream::Tcp),
+            Address::Unix(_) => UnixStream::from_std(socket.into()).map(Stream::Unix),
+        }
+    }
+
     /// Takes the socket, non-blocking, out of the runtime.
     pub fn into_socket(self) -> io::Result<OwnedFd> {
         match self {

@@ -72,6 +72,10 @@ fn short(show: Show) -> (&'static str, &'static str) {
             "tnnnnnnnnnnnn",
         ),
         Show::Totals => ("name value", "tn"),
+        Show::Listeners => (
+            "database user application_name client_id channels waiting_bytes",
+            "tttltl",
+        ),
         Show::Pins => (
             "database user application_name reasons statement age client_id server_id",
             "tttttill",
