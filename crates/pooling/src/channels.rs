@@ -16,7 +16,9 @@
 //!   held back while a client has a server connection, each early copy is matched by exactly one that is still in the queue or still to come, which is
 //!   dropped. Equal notifications cannot be told apart, so it does not matter which of them it is.
 //!
-//! If the shared listener is lost, nobody can say what it would have brought: the client is told of the gap, and no early copy is waited for.
+//! If the shared listener is lost, nobody can say what it would have brought: no early copy is waited for, and the client is told of the gap once there is
+//! another. A marker that
+//! has not come from the server connection by then divides nothing, since the shared listener's copy of it may be lost: another one is needed.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -95,6 +97,25 @@ impl Item {
 enum Place {
     BeforeTheMarker,
     Behind,
+    /// The marker may have been lost with the connection.
+    Unknown,
+}
+
+/// Whether the shared listener brings anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Source {
+    #[default]
+    Listens,
+    Lost,
+}
+
+/// What the marker on a client's server connection means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Marker {
+    /// From here on the shared listener brings the channels.
+    Divides,
+    /// Nothing: the shared listener was lost meanwhile.
+    Void,
 }
 
 /// Channels that change from the client's server connection to the shared listener.
@@ -126,6 +147,7 @@ pub struct Change {
 /// One client's channels, and what waits for it. See above.
 #[derive(Debug, Default)]
 pub struct Channels {
+    source: Source,
     live: BTreeSet<Name>,
     joining: Vec<Joining>,
     /// `LISTEN` for all that the shared listener brings, from its marker on.
@@ -197,19 +219,42 @@ impl Channels {
     }
 
     /// The client's server connection has brought the marker.
-    pub fn leased_marker(&mut self, ticket: u64) {
-        if let Some(joining) = self.joining.iter_mut().find(|it| it.ticket == ticket) {
-            joining.leased = Place::Behind;
+    pub fn leased_marker(&mut self, ticket: u64) -> Marker {
+        match self.joining.iter_mut().find(|it| it.ticket == ticket) {
+            Some(joining) if joining.shared == Place::Unknown => return Marker::Void,
+            Some(joining) => joining.leased = Place::Behind,
+            None => {}
         }
         self.complete();
+        Marker::Divides
     }
 
     /// The shared listener has brought a marker.
     pub fn shared_marker(&mut self, ticket: u64) {
-        if let Some(joining) = self.joining.iter_mut().find(|it| it.ticket == ticket) {
+        let before = |it: &&mut Joining| it.ticket == ticket && it.shared != Place::Unknown;
+        if let Some(joining) = self.joining.iter_mut().find(before) {
             joining.shared = Place::Behind;
         }
         self.complete();
+    }
+
+    /// The client's server connection becomes the shared listener: it needs no marker.
+    pub fn lent(&mut self, ticket: u64) {
+        if let Some(joining) = self.joining.iter_mut().find(|it| it.ticket == ticket) {
+            joining.leased = Place::Behind;
+            joining.shared = Place::Behind;
+        }
+        self.complete();
+    }
+
+    /// A void marker is going to be replaced by another.
+    pub fn join_again(&mut self, ticket: u64, by: u64) -> Vec<Name> {
+        let Some(joining) = self.joining.iter_mut().find(|it| it.ticket == ticket) else {
+            return Vec::new();
+        };
+        joining.ticket = by;
+        joining.shared = Place::BeforeTheMarker;
+        joining.names.iter().cloned().collect()
     }
 
     fn complete(&mut self) {
@@ -257,6 +302,7 @@ impl Channels {
                 self.queue.remove(place);
                 self.bytes -= notification.size();
             }
+            None if self.source == Source::Lost => {}
             None => {
                 self.bytes += notification.size();
                 self.early.push(Arc::new(notification));
@@ -265,19 +311,32 @@ impl Channels {
         Given::BehindTheQueue
     }
 
-    /// The shared listener was lost and listens again.
-    pub fn gap(&mut self) {
+    /// The shared listener was lost.
+    pub fn lost(&mut self) {
+        self.source = Source::Lost;
         self.early.clear();
         for joining in &mut self.joining {
             if joining.leased == Place::Behind {
                 joining.shared = Place::Behind;
+                continue;
             }
+            joining.shared = Place::Unknown;
+            // These come from the server connection, then.
+            self.queue.retain(|item| match item {
+                Item::Notification(it) => !joining.names.contains(&it.channel),
+                Item::Gap => true,
+            });
         }
         self.complete();
+        self.count();
+    }
+
+    /// It listens again.
+    pub fn restored(&mut self) {
+        self.source = Source::Listens;
         if !self.live.is_empty() {
             self.queue.push_back(Item::Gap);
         }
-        self.count();
     }
 
     /// Writes what waits, as messages; nothing does then.
@@ -311,6 +370,23 @@ impl Channels {
             write_listen(&mut self.recall, name);
         }
     }
+}
+
+/// Whether PostgreSQL means the same encoding by both: neither case nor punctuation counts.
+/// (Manual: Character Set Support)
+#[must_use]
+pub fn is_same_encoding(one: &str, other: &str) -> bool {
+    let letters = |name: &str| {
+        let letters = name.chars().filter(char::is_ascii_alphanumeric);
+        match letters
+            .map(|it| it.to_ascii_lowercase())
+            .collect::<String>()
+        {
+            alias if alias == "unicode" => "utf8".to_owned(),
+            name => name,
+        }
+    };
+    letters(one) == letters(other)
 }
 
 /// `LISTEN name;`
@@ -365,6 +441,14 @@ mod tests {
         channels.leased_marker(1);
         channels.shared_marker(1);
         channels
+    }
+
+    #[test]
+    fn names_of_encodings() {
+        for name in ["utf-8", "'utf-8'", "Utf8", "UNICODE"] {
+            assert!(is_same_encoding(name, "UTF8"), "{name}");
+        }
+        assert!(!is_same_encoding("LATIN1", "UTF8") && !is_same_encoding("", "UTF8"));
     }
 
     #[test]
@@ -434,12 +518,55 @@ mod tests {
     }
 
     #[test]
+    fn a_gap_makes_a_marker_void_that_has_not_come() {
+        for shared_is_first in [false, true] {
+            let mut channels = live("a");
+            channels.join(2, [name("b")]);
+            if shared_is_first {
+                channels.shared_marker(2);
+                assert!(channels.shared(&Arc::new(note("b", "1"))));
+            }
+            channels.lost();
+            channels.restored();
+            channels.shared_marker(2);
+            assert!(!channels.shared(&Arc::new(note("b", "1"))));
+            assert_eq!(channels.leased_marker(2), Marker::Void);
+            assert_eq!(channels.leased(note("b", "1"), 1), Given::Now);
+            assert_eq!(channels.join_again(2, 3), [name("b")]);
+            channels.shared_marker(2);
+            assert!(!channels.shared(&Arc::new(note("b", "2"))));
+            assert_eq!(channels.leased(note("b", "2"), 1), Given::Now);
+            assert_eq!(channels.leased_marker(3), Marker::Divides);
+            channels.shared_marker(3);
+            assert!(channels.shared(&Arc::new(note("b", "3"))));
+            assert_eq!(payloads(&mut channels), ["gap", "3"]);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_lent_needs_no_marker() {
+        for lost in [false, true] {
+            let mut channels = Channels::default();
+            channels.join(1, [name("a")]);
+            if lost {
+                channels.lost();
+            }
+            channels.lent(1);
+            assert!(channels.shared(&Arc::new(note("a", "1"))));
+            assert_eq!(payloads(&mut channels), ["1"]);
+        }
+    }
+
+    #[test]
     fn a_gap_ends_all_waiting_for_the_shared_listener() {
         let mut channels = live("a");
         assert_eq!(channels.leased(note("a", "1"), 1), Given::BehindTheQueue);
         channels.join(2, [name("b")]);
         channels.leased_marker(2);
-        channels.gap();
+        channels.lost();
+        assert_eq!(channels.leased(note("b", "0"), 1), Given::BehindTheQueue);
+        assert_eq!(channels.waiting(), 0);
+        channels.restored();
         assert!(channels.shared(&Arc::new(note("a", "1"))));
         assert!(channels.shared(&Arc::new(note("b", "2"))));
         assert_eq!(payloads(&mut channels), ["gap", "1", "2"]);

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout, timeout_at};
 
 /// How long a connection that nobody needs any more is kept.
 const LINGER: Duration = Duration::from_secs(5);
@@ -28,6 +28,14 @@ const LINGER: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(200);
 /// How long a place in the ledger is waited for.
 const PLACE_WITHIN: Duration = Duration::from_secs(1);
+/// A connection that has said nothing for so long is asked whether it is still there: networks forget silent ones.
+const SILENT_MAX: Duration = Duration::from_secs(30);
+/// How long an answer may take.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Shows in pg_stat_activity what the connection is, and ends time limits that a role or a client may have.
+const SETTINGS: &[u8] = b"SET application_name = 'weir listener'; \
+    SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings \
+    WHERE name IN ('idle_session_timeout', 'statement_timeout')";
 /// The first wait after a failure; the longest is `server_login_retry`.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// Bytes of notifications that may be on their way to the workers.
@@ -176,9 +184,13 @@ impl Line {
         requests: &mut mpsc::UnboundedReceiver<Request>,
     ) -> Result<Ended, ListenError> {
         let mut connection = self.open().await?;
-        let ended = self.serve(&mut connection, requests).await;
+        let ended = match self.listen(&mut connection).await {
+            Ok(()) => self.serve(&mut connection, requests).await,
+            Err(error) => Err(error),
+        };
         if ended.is_err() {
             self.history = History::HasAGap;
+            self.tell_workers(ToWorker::ListenerLost);
         }
         ended
     }
@@ -225,26 +237,31 @@ impl Line {
         if self.pool.is_paused() {
             return Err(ListenError::Paused);
         }
-        let mut connection = match self.place().await? {
-            Place::Free(slot) => self.dial(slot).await?,
-            Place::Lent(lent) => Connection::lent(*lent)?,
-        };
+        match self.place().await? {
+            Place::Free(slot) => self.dial(slot).await,
+            // What it would have brought to the client that it has left is lost with it.
+            Place::Lent(lent) => {
+                Connection::lent(*lent).inspect_err(|_| self.history = History::HasAGap)
+            }
+        }
+    }
+
+    /// To all that is wanted.
+    async fn listen(&mut self, connection: &mut Connection) -> Result<(), ListenError> {
         let mut sql = Vec::new();
         write_listen(&mut sql, self.marker.as_bytes());
         self.wanted
             .keys()
             .for_each(|name| write_listen(&mut sql, name));
-        self.execute(&mut connection, &sql).await?;
+        sql.extend_from_slice(SETTINGS);
+        self.execute(connection, &sql).await?;
         self.backoff.succeeded();
         if std::mem::replace(&mut self.history, History::Whole) == History::HasAGap {
             tracing::info!(pool = %self.name(), "the shared listener listens again");
-            let pool = self.pool.id;
-            for worker in self.workers() {
-                self.shared.tell(worker, ToWorker::ListenerRestored(pool));
-            }
+            self.tell_workers(ToWorker::ListenerRestored);
         }
         self.answer(true);
-        Ok(connection)
+        Ok(())
     }
 
     async fn dial(&self, slot: Slot) -> Result<Connection, ListenError> {
@@ -253,7 +270,7 @@ impl Line {
         Ok(Connection::new(logged_in, slot, generation))
     }
 
-    /// A place in the ledger. An idle server connection of the pool's makes room; else that of a client that asks becomes the listener, if it is not
+    /// A place in the ledger. An idle server connection of the pool's makes room; else that of a client that asks becomes the listener, unless it is
     /// the pool's only one.
     async fn place(&mut self) -> Result<Place, ListenError> {
         let shared = Arc::clone(&self.shared);
@@ -264,6 +281,9 @@ impl Line {
                 Ok(slot) => return Ok(Place::Free(slot)),
                 Err(_) if Instant::now() >= deadline => return Err(ListenError::NoPlace),
                 Err(_) if self.evict() => {}
+                Err(_) if shared.ledger().open_in_pool(self.pool.id) < 2 => {
+                    return Err(ListenError::NoPlace);
+                }
                 Err(_) => {
                     if let Some(lent) = self.borrow().await {
                         return Ok(Place::Lent(lent));
@@ -287,10 +307,6 @@ impl Line {
     }
 
     async fn borrow(&mut self) -> Option<Box<Lent>> {
-        let is_the_only_one = self.shared.ledger().open_in_pool(self.pool.id) < 2;
-        if is_the_only_one {
-            return None;
-        }
         for place in 0..self.asked.len() {
             let (answer, lent) = oneshot::channel();
             let Asked {
@@ -334,14 +350,7 @@ impl Line {
                     self.answer(true);
                 }
                 message = connection.receive() => self.forward(message?).await,
-                _ = ticks.tick() => {
-                    if self.pool.is_paused() {
-                        return Err(ListenError::Paused);
-                    }
-                    if connection.generation() != self.pool.generation.load(Ordering::Relaxed) {
-                        return Err(ListenError::Outdated);
-                    }
-                }
+                _ = ticks.tick() => self.examine(connection).await?,
             }
             if !self.wanted.is_empty() {
                 wanted_at = Instant::now();
@@ -351,10 +360,31 @@ impl Line {
         }
     }
 
+    /// Whether the connection may stay.
+    async fn examine(&self, connection: &mut Connection) -> Result<(), ListenError> {
+        if self.pool.is_paused() {
+            return Err(ListenError::Paused);
+        }
+        if connection.generation() != self.pool.generation.load(Ordering::Relaxed) {
+            return Err(ListenError::Outdated);
+        }
+        if connection.heard_at().elapsed() >= SILENT_MAX {
+            self.execute(connection, b"").await?;
+        }
+        Ok(())
+    }
+
     /// Runs SQL, and forwards what comes meanwhile.
     async fn execute(&self, connection: &mut Connection, sql: &[u8]) -> Result<(), ListenError> {
-        connection.send(sql).await?;
-        while let Some(notification) = connection.reply().await? {
+        let deadline = Instant::now() + ANSWER_WITHIN;
+        let late = |_| ListenError::Silent;
+        timeout_at(deadline, connection.send(sql))
+            .await
+            .map_err(late)??;
+        while let Some(notification) = timeout_at(deadline, connection.reply())
+            .await
+            .map_err(late)??
+        {
             self.forward(notification).await;
         }
         Ok(())
@@ -384,6 +414,12 @@ impl Line {
             let (pool, brought) = (self.pool.id, Arc::clone(&brought));
             self.shared
                 .tell(worker, ToWorker::Brought { pool, brought });
+        }
+    }
+
+    fn tell_workers(&self, message: impl Fn(PoolId) -> ToWorker) {
+        for worker in self.workers() {
+            self.shared.tell(worker, message(self.pool.id));
         }
     }
 

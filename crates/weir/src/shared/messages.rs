@@ -140,7 +140,9 @@ pub enum ToWorker {
         pool: PoolId,
         brought: Arc<Brought>,
     },
-    /// The pool's shared listener was lost and listens again.
+    /// The pool's shared listener was lost.
+    ListenerLost(PoolId),
+    /// It listens again.
     ListenerRestored(PoolId),
     /// The pool's settings, gate or generation changed (reload, PAUSE, RESUME, RECONNECT, DISABLE): look at it again.
     PoolChanged(PoolId),

@@ -55,6 +55,7 @@ impl Worker {
                 answer,
             } => self.lend_server(server, ticket, answer),
             ToWorker::Brought { pool, brought } => self.brought(pool, &brought),
+            ToWorker::ListenerLost(pool) => self.listener_lost(pool),
             ToWorker::ListenerRestored(pool) => self.listener_restored(pool),
             ToWorker::PoolChanged(pool) => self.pool_changed(pool),
             ToWorker::RunErrand(pool) => self.send_idle(pool),

@@ -11,14 +11,14 @@ use wire::write;
 
 scenarios! { reactors: many_listeners_on_two_server_connections, listening_is_transactional, savepoints, unlisten, discard_all,
 payloads_keep_their_order, own_notifications_come_before_the_answer, a_notification_waits_for_the_end_of_a_transaction, prepared_listen,
-nothing_is_lost_while_channels_change_hands, a_lost_listener_is_restored, slow_listeners_are_let_go, listeners_that_vanish_are_forgotten,
+nothing_is_lost_while_channels_change_hands, a_lost_listener_is_restored, nobody_is_deaf_after_many_losses, slow_listeners_are_let_go, listeners_that_vanish_are_forgotten,
 a_pool_without_a_place_pins, pause_and_resume, own_channels_are_shown, other_encodings_pin }
 mod majors {
     scenarios! { majors: listening_is_transactional, own_notifications_come_before_the_answer, nothing_is_lost_while_channels_change_hands, own_channels_are_shown }
 }
 
-/// A process id that belongs to the pool's shared listener alone: it waits idle for nothing but what it last said.
-const LISTENER: &str = "query LIKE 'LISTEN%' AND state = 'idle'";
+/// A shared listener, in pg_stat_activity.
+const LISTENER: &str = "application_name = 'weir listener'";
 
 fn two(party: Party) -> (Stage, Client, Client) {
     let stage = party.start_with(|ini| ini.set("default_pool_size", 3));
@@ -312,18 +312,16 @@ fn nothing_is_lost_while_channels_change_hands(party: Party) {
     one.expect_silence(Duration::from_millis(50));
 }
 
+/// Ends the shared listener whose last query named the channel.
+fn terminate(channel: &str) -> String {
+    format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {LISTENER} AND query LIKE '%{channel}%'"
+    )
+}
+
 fn a_lost_listener_is_restored(party: Party) {
     let (stage, mut one, mut two, channel) = listening(party, "restored");
-    let kill = format!(
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {LISTENER} AND query LIKE '%weir_%{channel}%'"
-    );
-    let run_out = format!(
-        "SELECT count(*) FROM pg_stat_activity WHERE {LISTENER} AND query LIKE '%{channel}%'"
-    );
-    assert_eq!(stage.server_says(&run_out), "1");
-    wait::until("the shared listener is found", || {
-        stage.server_says(&kill) == "1"
-    });
+    assert_eq!(stage.server_says(&terminate(&channel)), "1");
     let notice = one.receive();
     assert_eq!(
         (notice.tag, notice.field(b'C').as_deref()),
@@ -332,6 +330,38 @@ fn a_lost_listener_is_restored(party: Party) {
     assert_eq!(notice.field(b'S').as_deref(), Some("WARNING"));
     run(&mut two, &format!("NOTIFY {channel}, 'a'"));
     assert_eq!(payload(&mut one), "a");
+}
+
+/// The shared listener is lost while channels change hands: what is notified then may be missing, but not for ever.
+fn nobody_is_deaf_after_many_losses(party: Party) {
+    let (stage, mut one, mut two, channel) = listening(party, "deaf");
+    let kill = terminate(&channel);
+    let mut names = vec![channel.clone()];
+    std::thread::scope(|scope| {
+        let (stage, kill) = (&stage, &kill);
+        let killer = scope.spawn(move || {
+            for _ in 0..20 {
+                wait::until("there is a shared listener to be lost", || {
+                    stage.server_says(kill) != "0"
+                });
+            }
+        });
+        while !killer.is_finished() {
+            let name = format!("{channel}_{}", names.len());
+            run(&mut one, &format!("LISTEN {name}"));
+            run(&mut one, &format!("NOTIFY {name}, 'own'"));
+            names.push(name);
+        }
+        killer.join().expect("it terminates the shared listener");
+    });
+    for name in names {
+        let payload = format!("to {name}");
+        wait::until("a notification comes", || {
+            run(&mut two, &format!("NOTIFY {name}, '{payload}'"));
+            let messages = run(&mut one, "SELECT 1");
+            messages.iter().filter_map(told).any(|it| it.1 == payload)
+        });
+    }
 }
 
 fn slow_listeners_are_let_go(party: Party) {

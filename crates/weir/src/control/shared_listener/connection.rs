@@ -5,6 +5,7 @@ use crate::shared::{DialError, Lent, Slot};
 use pooling::channels::Notification;
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
 use wire::backend::{ErrorFields, field, tag};
 use wire::{Header, WireError, write};
 
@@ -23,6 +24,8 @@ pub enum ListenError {
     Paused,
     #[error("the connection is out of date")]
     Outdated,
+    #[error("no answer for too long")]
+    Silent,
     #[error("the connection was closed")]
     Closed,
     #[error("the connection was lost: {0}")]
@@ -44,6 +47,7 @@ impl From<DialError> for ListenError {
 pub struct Connection {
     stream: Stream,
     input: Vec<u8>,
+    heard_at: Instant,
     generation: u32,
     /// Its place in the ledger.
     _slot: Slot,
@@ -55,6 +59,7 @@ impl Connection {
         Connection {
             stream: logged_in.stream,
             input: logged_in.leftover,
+            heard_at: Instant::now(),
             generation,
             _slot: slot,
         }
@@ -65,6 +70,7 @@ impl Connection {
         Ok(Connection {
             stream: Stream::from_socket(lent.socket, &lent.address)?,
             input: lent.leftover,
+            heard_at: Instant::now(),
             generation: lent.generation,
             _slot: lent.slot,
         })
@@ -72,6 +78,11 @@ impl Connection {
 
     pub fn generation(&self) -> u32 {
         self.generation
+    }
+
+    /// When bytes last came.
+    pub fn heard_at(&self) -> Instant {
+        self.heard_at
     }
 
     pub async fn send(&mut self, sql: &[u8]) -> Result<(), ListenError> {
@@ -123,6 +134,7 @@ impl Connection {
             if self.stream.read_buf(&mut self.input).await? == 0 {
                 return Err(ListenError::Closed);
             }
+            self.heard_at = Instant::now();
         }
     }
 }
