@@ -1,4 +1,4 @@
-"""asyncpg: its pool with its reset query, prepared statements, introspection, COPY, cursors, timeouts."""
+"""asyncpg: its pool with its reset query, prepared statements, introspection, COPY, cursors, notifications, timeouts."""
 
 import asyncio
 import io
@@ -207,6 +207,75 @@ async def settings_of_the_session():
     await by_many_tasks(work)
 
 
+class Listener:
+    """A connection, and what it is told."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.told = asyncio.Queue()
+
+    @staticmethod
+    async def on(*channels):
+        listener = Listener(await connect())
+        for channel in channels:
+            await listener.connection.add_listener(channel, listener.on_notification)
+        return listener
+
+    def on_notification(self, _connection, pid, channel, payload):
+        self.told.put_nowait((pid, channel, payload))
+
+    async def payload(self):
+        return (await asyncio.wait_for(self.told.get(), 20))[2]
+
+
+async def notifications():
+    """More clients listen than there are server connections; while they do, they work."""
+    listeners = await by_many_tasks(lambda number: Listener.on("asyncpg_all", f"asyncpg_{number}"))
+    async with asyncpg.create_pool(ssl=False, min_size=2, max_size=2) as pool:
+        for n in range(30):
+            async with pool.acquire() as connection, connection.transaction():
+                await connection.execute("SELECT pg_notify('asyncpg_all', $1)", f"all {n}")
+                for number in range(CLIENTS):
+                    await connection.execute("SELECT pg_notify($1, $2)", f"asyncpg_{number}", f"{number} {n}")
+
+    async def work(number):
+        listener = listeners[number]
+        for n in range(30):
+            equal(await listener.payload(), f"all {n}")
+            equal(await listener.payload(), f"{number} {n}")
+            equal(await listener.connection.fetchval("SELECT $1::int", n), n)
+
+    await by_many_tasks(work)
+    first = listeners[0]
+    await first.connection.execute("SELECT pg_notify('asyncpg_all', 'own')")
+    equal(first.told.get_nowait(), (first.connection.get_server_pid(), "asyncpg_all", "own"))
+    for listener in listeners[1:]:
+        equal(await listener.payload(), "own")
+    await first.connection.remove_listener("asyncpg_all", first.on_notification)
+    await first.connection.execute("SELECT pg_notify('asyncpg_all', 'not for me')")
+    equal(await listeners[1].payload(), "not for me")
+    await first.connection.execute("NOTIFY asyncpg_0, 'for me'")
+    equal(await first.payload(), "for me")
+    for listener in listeners:
+        await listener.connection.close()
+
+
+async def a_connection_of_the_pool_stops_listening_when_it_is_given_back():
+    def wrong(*told):
+        found.append(told)
+
+    found = []
+    async with asyncpg.create_pool(ssl=False, min_size=1, max_size=1) as pool:
+        async with pool.acquire() as connection:
+            await connection.add_listener("asyncpg_given_back", wrong)
+            await connection.remove_listener("asyncpg_given_back", wrong)
+            await connection.execute("LISTEN asyncpg_given_back")
+        async with pool.acquire() as connection:
+            equal(await connection.fetchval("SELECT count(*) FROM pg_listening_channels()"), 0)
+            await connection.execute("NOTIFY asyncpg_given_back")
+    equal(found, [])
+
+
 async def timeouts_cancel():
     async with asyncpg.create_pool(ssl=False, min_size=CLIENTS, max_size=CLIENTS) as pool:
 
@@ -247,6 +316,8 @@ run([
     cursors_in_transactions,
     many_at_once,
     settings_of_the_session,
+    notifications,
+    a_connection_of_the_pool_stops_listening_when_it_is_given_back,
     timeouts_cancel,
     cancelled_statements_do_not_go_on,
     no_more_server_connections_than_the_pool_has,

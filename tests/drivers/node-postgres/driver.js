@@ -1,4 +1,4 @@
-// node-postgres: its pool, named statements, cursors, COPY streams, query timeouts and cancel requests.
+// node-postgres: its pool, named statements, cursors, COPY streams, notifications and a job queue, query timeouts and cancel requests.
 
 import assert from "node:assert/strict";
 import { Readable, Writable } from "node:stream";
@@ -180,6 +180,85 @@ const settings = () =>
     ),
   );
 
+// A client and what it is told, in order.
+async function listener(...channels) {
+  const client = new pg.Client();
+  const told = [];
+  client.on("notification", ({ processId, channel, payload }) => told.push({ own: processId === client.processID, channel, payload }));
+  await client.connect();
+  for (const channel of channels) await client.query(`LISTEN ${channel}`);
+  return { client, told };
+}
+
+const payloads = ({ told }) => told.map(({ payload }) => payload);
+
+// More clients listen than there are server connections.
+async function notifications() {
+  const listeners = await byMany((number) => listener("node_all", `node_${number}`));
+  await withClient(async (notifier) => {
+    for (let n = 0; n < 30; n++) {
+      await notifier.query("BEGIN");
+      await notifier.query("SELECT pg_notify('node_all', $1)", [`all ${n}`]);
+      for (let number = 0; number < CLIENTS; number++) await notifier.query("SELECT pg_notify($1, $2)", [`node_${number}`, `${number} ${n}`]);
+      await notifier.query("COMMIT");
+    }
+  });
+  await until(() => listeners.every(({ told }) => told.length >= 60));
+  listeners.forEach((listener, number) =>
+    assert.deepEqual(payloads(listener), Array.from({ length: 30 }, (_, n) => [`all ${n}`, `${number} ${n}`]).flat()),
+  );
+  const [first, second] = listeners;
+  await first.client.query("NOTIFY node_all, 'own'");
+  assert.deepEqual(first.told.at(-1), { own: true, channel: "node_all", payload: "own" });
+  await until(() => second.told.length === 61);
+  assert.equal(second.told.at(-1).own, false);
+  await first.client.query("UNLISTEN node_all");
+  await second.client.query("NOTIFY node_all, 'not for the first'");
+  await first.client.query("NOTIFY node_0, 'for the first'");
+  assert.deepEqual(payloads(first).slice(61), ["for the first"]);
+  for (const { client } of listeners) await client.end();
+}
+
+// Whoever is notified takes jobs until there are none; nobody looks without having been told.
+async function jobQueue() {
+  const jobs = 200;
+  const take = `UPDATE node_jobs SET done_by = $1
+    WHERE id = (SELECT id FROM node_jobs WHERE done_by IS NULL ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id`;
+  await freshTable("node_jobs", "id int PRIMARY KEY, done_by int");
+  const taken = [];
+  const workers = await byMany(async (number) => {
+    const client = new pg.Client();
+    let work = Promise.resolve();
+    const takeAll = async () => {
+      for (;;) {
+        const { rows } = await client.query(take, [number]);
+        if (rows.length === 0) return;
+        taken.push(rows[0].id);
+      }
+    };
+    client.on("notification", () => (work = work.then(takeAll)));
+    await client.connect();
+    await client.query("LISTEN node_jobs");
+    return { client, done: () => work };
+  });
+  await byMany((number) =>
+    withClient(async (client) => {
+      for (let id = number; id < jobs; id += CLIENTS) {
+        await client.query("BEGIN");
+        await client.query("INSERT INTO node_jobs VALUES ($1)", [id]);
+        await client.query("NOTIFY node_jobs");
+        await client.query("COMMIT");
+      }
+    }),
+  );
+  await until(() => taken.length === jobs);
+  assert.deepEqual(taken.toSorted((a, b) => a - b), Array.from({ length: jobs }, (_, id) => id));
+  for (const { client, done } of workers) {
+    await done();
+    await client.end();
+  }
+}
+
 async function until(condition) {
   const deadline = Date.now() + 20_000;
   while (!(await condition())) {
@@ -249,6 +328,8 @@ const scenarios = [
   copy,
   types,
   settings,
+  notifications,
+  jobQueue,
   cancel,
   queryTimeout,
   statementTimeout,

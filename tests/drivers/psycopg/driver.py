@@ -1,4 +1,4 @@
-"""psycopg 3: threads and tasks, every prepare_threshold, pipelines, COPY, named cursors, pools, cancelling."""
+"""psycopg 3: threads and tasks, every prepare_threshold, pipelines, COPY, named cursors, pools, cancelling, notifications and a job queue."""
 
 import asyncio
 import logging
@@ -366,6 +366,84 @@ def keep_error(work, client, found):
         found.append(repr(error))
 
 
+def received(connection, count):
+    """The payloads of the next notifications."""
+    found = []
+    while len(found) < count:
+        more = [notification.payload for notification in connection.notifies(timeout=20, stop_after=1)]
+        if not more:
+            raise AssertionError(f"no notification for 20 seconds; before: {found}")
+        found += more
+    return found
+
+
+def notifications():
+    """More clients listen than there are server connections."""
+    listeners = [connect(autocommit=True) for _ in range(CLIENTS)]
+    try:
+        for number, listener in enumerate(listeners):
+            listener.execute("LISTEN psycopg_all")
+            listener.execute(f"LISTEN psycopg_{number}")
+        with connect(autocommit=True) as notifier:
+            for n in range(30):
+                with notifier.transaction():
+                    notifier.execute("SELECT pg_notify('psycopg_all', %s)", (f"all {n}",))
+                    for number in range(CLIENTS):
+                        notifier.execute("SELECT pg_notify(%s, %s)", (f"psycopg_{number}", f"{number} {n}"))
+        for number, listener in enumerate(listeners):
+            equal(received(listener, 60), [payload for n in range(30) for payload in (f"all {n}", f"{number} {n}")])
+        own = listeners[0]
+        own.execute("NOTIFY psycopg_all, 'own'")
+        equal([(it.pid, it.payload) for it in own.notifies(timeout=20, stop_after=1)], [(own.info.backend_pid, "own")])
+        for listener in listeners[1:]:
+            equal(received(listener, 1), ["own"])
+        own.execute("UNLISTEN psycopg_all")
+        own.execute("NOTIFY psycopg_all, 'not for me'")
+        equal(list(own.notifies(timeout=0.1)), [])
+        equal(received(listeners[1], 1), ["not for me"])
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+def job_queue():
+    """Whoever is notified takes jobs until there are none; nobody looks without having been told."""
+    fresh_table("psycopg_jobs", "id int PRIMARY KEY, done_by int")
+    jobs = 200
+    take = """
+        UPDATE psycopg_jobs SET done_by = %s
+        WHERE id = (SELECT id FROM psycopg_jobs WHERE done_by IS NULL ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
+        RETURNING id
+    """
+
+    def work(worker):
+        with connect(autocommit=True) as connection:
+            connection.execute("LISTEN psycopg_jobs")
+            listening.wait(20)
+            taken = []
+            while "end" not in received(connection, 1):
+                while job := connection.execute(take, (worker,)).fetchone():
+                    taken.append(job[0])
+            return taken
+
+    def produce():
+        listening.wait(20)
+        with connect() as connection:
+            for job in range(jobs):
+                connection.execute("INSERT INTO psycopg_jobs VALUES (%s)", (job,))
+                connection.execute("SELECT pg_notify('psycopg_jobs', %s)", (f"job {job}",))
+                connection.commit()
+            connection.execute("NOTIFY psycopg_jobs, 'end'")
+            connection.commit()
+
+    listening = threading.Barrier(CLIENTS + 1)
+    producer = threading.Thread(target=produce)
+    producer.start()
+    taken = by_many(work)
+    producer.join()
+    equal(sorted(job for jobs in taken for job in jobs), list(range(jobs)))
+
+
 def pool_of_connections():
     fresh_table("psycopg_pool")
     with ConnectionPool(EVERYTHING, min_size=CLIENTS, max_size=CLIENTS, check=ConnectionPool.check_connection) as pool:
@@ -469,6 +547,8 @@ run([
     bound_by_the_client,
     reported_settings,
     cancelling,
+    notifications,
+    job_queue,
     pool_of_connections,
     async_connections,
     async_pipelines,

@@ -18,14 +18,16 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Properties;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import org.postgresql.PGConnection;
+import org.postgresql.PGNotification;
 import org.postgresql.largeobject.LargeObject;
 import org.postgresql.largeobject.LargeObjectManager;
 
-/** pgjdbc: every prepareThreshold and query mode, batches, fetch sizes, COPY, large objects, cancelling; alone and under HikariCP. */
+/** pgjdbc: every prepareThreshold and query mode, batches, fetch sizes, COPY, large objects, cancelling, notifications; alone and under HikariCP. */
 public class Driver {
     static final int POOL_SIZE = Integer.parseInt(System.getenv("WEIR_POOL_SIZE"));
     /** More clients than the pooler has server connections. */
@@ -65,6 +67,7 @@ public class Driver {
         scenarios.put("query timeout", Driver::queryTimeout);
         scenarios.put("cancel", Driver::cancel);
         scenarios.put("session settings", Driver::sessionSettings);
+        scenarios.put("notifications", Driver::notifications);
         scenarios.put("metadata and generated keys", Driver::metadata);
         scenarios.put("HikariCP", Driver::hikari);
         scenarios.put("no more server connections than the pool has", Driver::noMoreServerConnections);
@@ -431,6 +434,74 @@ public class Driver {
                 connection.rollback();
             }
         });
+    }
+
+    /** The payloads of the next notifications. */
+    static List<String> received(Connection connection, int count) throws SQLException {
+        List<String> payloads = new ArrayList<>();
+        while (payloads.size() < count) {
+            PGNotification[] more = connection.unwrap(PGConnection.class).getNotifications(20_000);
+            if (more == null || more.length == 0) {
+                throw new AssertionError("no notification for 20 seconds; before: " + payloads);
+            }
+            for (PGNotification notification : more) {
+                payloads.add(notification.getParameter());
+            }
+        }
+        return payloads;
+    }
+
+    /** More clients listen than there are server connections; with and without transactions of their own. */
+    static void notifications() throws Exception {
+        CountDownLatch listening = new CountDownLatch(CLIENTS);
+        Thread notifier = new Thread(() -> {
+            try (Connection connection = connect()) {
+                listening.await();
+                connection.setAutoCommit(false);
+                for (int n = 0; n < 50; n++) {
+                    value(connection, "SELECT pg_notify('jdbc_all', ?)", "first " + n);
+                    value(connection, "SELECT pg_notify('jdbc_all', ?)", "second " + n);
+                    connection.commit();
+                }
+            } catch (Exception error) {
+                error.printStackTrace(System.out); // and nobody gets what it waits for
+            }
+        });
+        notifier.start();
+        byMany(client -> {
+            try (Connection connection = connect("prepareThreshold", "" + client % 2)) {
+                update(connection, "LISTEN jdbc_all");
+                update(connection, "LISTEN jdbc_" + client);
+                listening.countDown();
+                connection.setAutoCommit(client % 2 == 0);
+                for (int n = 0; n < 50; n++) {
+                    List<String> payloads = new ArrayList<>(received(connection, 1));
+                    // Both are of one transaction; the driver may have seen only the first yet.
+                    while (payloads.size() % 2 == 1) {
+                        payloads.addAll(received(connection, 1));
+                    }
+                    for (int at = 0; at < payloads.size(); at += 2) {
+                        equal(payloads.subList(at, at + 2), List.of("first " + (n + at / 2), "second " + (n + at / 2)));
+                    }
+                    n += payloads.size() / 2 - 1;
+                    equal(value(connection, "SELECT ?::int", client), client);
+                    if (client % 2 == 1) {
+                        connection.commit();
+                    }
+                }
+                connection.setAutoCommit(true);
+                update(connection, "UNLISTEN jdbc_all");
+                update(connection, "NOTIFY jdbc_all, 'not for " + client + "'");
+                update(connection, "NOTIFY jdbc_" + client + ", 'for me'");
+                // Before its UNLISTEN others may have sent theirs.
+                List<String> payloads = new ArrayList<>();
+                while (!payloads.contains("for me")) {
+                    payloads.addAll(received(connection, 1));
+                }
+                equal(payloads.contains("not for " + client), false);
+            }
+        });
+        notifier.join();
     }
 
     static void metadata() throws Exception {
