@@ -8,7 +8,9 @@
 //!   listener begins to listen to the same channels; when that is confirmed, the server connection says LISTEN and NOTIFY of a channel that only the
 //!   pooler knows. PostgreSQL delivers a session's own notifications, and all before them, ahead of its ReadyForQuery. So both see the marker at the
 //!   same place of the sequence: what the server connection brings before it goes to the client, and what the shared listener brings behind it;
-//!   nothing else does. Then the server connection gets `UNLISTEN *`, and has nothing left that belongs to the client.
+//!   nothing else does. Then the server connection gets `UNLISTEN *`, and has nothing left that belongs to the client. If the client has other channels already, what
+//!   the server connection brings before the marker is *held* until the shared listener has brought the marker, too, and then put between what that has
+//!   brought: both bring the same of the other channels, so their number from there to the marker tells the place.
 //! - **What the shared listener brings is complete.** A later transaction of such a client, if it may do anything with channels, begins with the
 //!   client's channels being listened to on its server connection again (the *recall*), so that UNLISTEN, ROLLBACK and
 //!   `pg_listening_channels()` mean what they should. What that connection brings meanwhile of others is left out; the client's own notifications, which belong ahead of
@@ -71,11 +73,26 @@ enum Item {
     Notification(Arc<Notification>),
     /// Here something may be missing.
     Gap,
+    /// The marker of this ticket.
+    Marker(u64),
 }
 
 impl Item {
+    /// Of the message. A warning does not count.
+    fn size(&self) -> usize {
+        match self {
+            Item::Notification(notification) => notification.size(),
+            Item::Gap | Item::Marker(_) => 0,
+        }
+    }
+
+    fn is_of(&self, channels: impl Fn(&Name) -> bool) -> bool {
+        matches!(self, Item::Notification(it) if channels(&it.channel))
+    }
+
     fn write(&self, out: &mut Vec<u8>) {
         match self {
+            Item::Marker(_) => {}
             Item::Notification(notification) => notification.write(notification.pid, out),
             Item::Gap => wire::write::notice_response(
                 out,
@@ -125,14 +142,27 @@ struct Joining {
     names: BTreeSet<Name>,
     leased: Place,
     shared: Place,
+    /// [`Channels::passed`] where the server connection brought the marker.
+    passed: u64,
+}
+
+/// A notification that a server connection has brought ahead of the marker.
+#[derive(Debug)]
+struct Held {
+    notification: Arc<Notification>,
+    /// [`Channels::passed`] then.
+    passed: u64,
 }
 
 /// How a notification that a client's server connection brings gets to the client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub enum Given {
     Now,
-    /// Behind all that waits: the shared listener brings it, too, but this is its place.
-    BehindTheQueue,
+    /// Behind so many of those that wait: the shared listener brings it, too, but this is its place.
+    Behind(usize),
+    /// Only the server connection brings it, and the shared listener others that belong before it: to be held ([`Channels::hold`]) if the channel is
+    /// going to join.
+    New(Notification),
     /// The shared listener brings it, in its order.
     Not,
 }
@@ -154,6 +184,9 @@ pub struct Channels {
     recall: Vec<u8>,
     queue: VecDeque<Item>,
     early: Vec<Arc<Notification>>,
+    held: Vec<Held>,
+    /// Notifications that a server connection has brought and that were left to the shared listener.
+    passed: u64,
     bytes: usize,
 }
 
@@ -199,11 +232,11 @@ impl Channels {
         for joining in &mut self.joining {
             joining.names.retain(|name| !gone.contains(name));
         }
-        self.queue.retain(|item| match item {
-            Item::Notification(it) => !gone.contains(&it.channel),
-            Item::Gap => true,
-        });
+        self.queue
+            .retain(|item| !item.is_of(|name| gone.contains(name)));
         self.early.retain(|it| !gone.contains(&it.channel));
+        self.held
+            .retain(|it| !gone.contains(&it.notification.channel));
         self.count();
         self.complete();
     }
@@ -215,6 +248,7 @@ impl Channels {
             names: names.into_iter().collect(),
             leased: Place::BeforeTheMarker,
             shared: Place::BeforeTheMarker,
+            passed: 0,
         });
     }
 
@@ -222,7 +256,10 @@ impl Channels {
     pub fn leased_marker(&mut self, ticket: u64) -> Marker {
         match self.joining.iter_mut().find(|it| it.ticket == ticket) {
             Some(joining) if joining.shared == Place::Unknown => return Marker::Void,
-            Some(joining) => joining.leased = Place::Behind,
+            Some(joining) => {
+                joining.leased = Place::Behind;
+                joining.passed = self.passed;
+            }
             None => {}
         }
         self.complete();
@@ -234,6 +271,7 @@ impl Channels {
         let before = |it: &&mut Joining| it.ticket == ticket && it.shared != Place::Unknown;
         if let Some(joining) = self.joining.iter_mut().find(before) {
             joining.shared = Place::Behind;
+            self.queue.push_back(Item::Marker(ticket));
         }
         self.complete();
     }
@@ -259,11 +297,31 @@ impl Channels {
 
     fn complete(&mut self) {
         let done = |it: &mut Joining| it.leased == Place::Behind && it.shared == Place::Behind;
-        for joining in self.joining.extract_if(.., done) {
+        let done: Vec<Joining> = self.joining.extract_if(.., done).collect();
+        for joining in done {
+            self.place_held(&joining);
             self.live.extend(joining.names);
         }
         self.joining.retain(|joining| !joining.names.is_empty());
         self.write_recall();
+    }
+
+    /// Puts what the server connection has brought ahead of its marker between what the shared listener has brought ahead of its own.
+    fn place_held(&mut self, joining: &Joining) {
+        let is_marker = |item: &Item| matches!(item, Item::Marker(it) if *it == joining.ticket);
+        let mut end = self.queue.len();
+        if let Some(place) = self.queue.iter().position(is_marker) {
+            self.queue.remove(place);
+            end = place;
+        }
+        let joins = |held: &mut Held| joining.names.contains(&held.notification.channel);
+        for held in self.held.extract_if(.., joins) {
+            let behind = joining.passed.saturating_sub(held.passed) as usize;
+            let place = end.saturating_sub(behind);
+            self.queue
+                .insert(place, Item::Notification(held.notification));
+            end += 1;
+        }
     }
 
     /// The shared listener brings a notification: true if it waits for the client now.
@@ -287,28 +345,45 @@ impl Channels {
 
     /// The client's server connection brings a notification; `pid` is that connection's.
     pub fn leased(&mut self, notification: Notification, pid: i32) -> Given {
-        let joins = |joining: &Joining| {
-            joining.leased == Place::Behind && joining.names.contains(&notification.channel)
-        };
-        if !self.live.contains(&notification.channel) && !self.joining.iter().any(joins) {
+        let behind = |joining: &Joining| joining.leased == Place::Behind;
+        let joins =
+            |joining: &Joining| behind(joining) && joining.names.contains(&notification.channel);
+        let is_own = notification.pid == pid;
+        if self.live.contains(&notification.channel) || self.joining.iter().any(joins) {
+            return self.leased_copy(notification, is_own);
+        }
+        if is_own || self.live.is_empty() && !self.joining.iter().any(behind) {
             return Given::Now;
         }
-        if notification.pid != pid {
+        Given::New(notification)
+    }
+
+    /// Of a notification that the shared listener brings, too.
+    fn leased_copy(&mut self, notification: Notification, is_own: bool) -> Given {
+        if !is_own {
+            self.passed += 1;
             return Given::Not;
         }
         let waits = |item: &Item| matches!(item, Item::Notification(it) if **it == notification);
-        match self.queue.iter().position(waits) {
-            Some(place) => {
-                self.queue.remove(place);
-                self.bytes -= notification.size();
-            }
-            None if self.source == Source::Lost => {}
-            None => {
-                self.bytes += notification.size();
-                self.early.push(Arc::new(notification));
-            }
+        if let Some(place) = self.queue.iter().position(waits) {
+            self.queue.remove(place);
+            self.bytes -= notification.size();
+            return Given::Behind(place);
         }
-        Given::BehindTheQueue
+        if self.source == Source::Listens {
+            self.bytes += notification.size();
+            self.early.push(Arc::new(notification));
+        }
+        Given::Behind(self.queue.len())
+    }
+
+    /// A new notification waits until its place is known.
+    pub fn hold(&mut self, notification: Notification) {
+        self.bytes += notification.size();
+        self.held.push(Held {
+            notification: Arc::new(notification),
+            passed: self.passed,
+        });
     }
 
     /// The shared listener was lost.
@@ -322,12 +397,11 @@ impl Channels {
             }
             joining.shared = Place::Unknown;
             // These come from the server connection, then.
-            self.queue.retain(|item| match item {
-                Item::Notification(it) => !joining.names.contains(&it.channel),
-                Item::Gap => true,
-            });
+            self.queue
+                .retain(|item| !item.is_of(|name| joining.names.contains(name)));
         }
         self.complete();
+        self.release_held();
         self.count();
     }
 
@@ -339,28 +413,43 @@ impl Channels {
         }
     }
 
-    /// Writes what waits, as messages; nothing does then.
-    pub fn take(&mut self, out: &mut Vec<u8>) {
-        for item in self.queue.drain(..) {
-            item.write(out);
-        }
-        if self.queue.capacity() > 64 {
-            self.queue = VecDeque::new();
-        }
-        self.count();
+    fn release_held(&mut self) {
+        let held = self.held.drain(..);
+        self.queue
+            .extend(held.map(|it| Item::Notification(it.notification)));
     }
 
+    /// Writes all that waits, as messages.
+    pub fn take(&mut self, out: &mut Vec<u8>) {
+        self.release_held();
+        self.take_front(self.queue.len(), out);
+    }
+
+    /// The first `count` of those that wait.
+    pub fn take_front(&mut self, count: usize, out: &mut Vec<u8>) {
+        let count = count.min(self.queue.len());
+        for item in self.queue.drain(..count) {
+            self.bytes -= item.size();
+            item.write(out);
+        }
+        if self.queue.is_empty() && self.queue.capacity() > 64 {
+            self.queue = VecDeque::new();
+        }
+    }
+
+    /// Whether anything waits whose place is known.
     pub fn has_waiting(&self) -> bool {
-        !self.queue.is_empty()
+        match self.joining.is_empty() {
+            true => !self.queue.is_empty() || !self.held.is_empty(),
+            false => !self.queue.is_empty() && self.held.is_empty(),
+        }
     }
 
     fn count(&mut self) {
-        let queued = self.queue.iter().map(|item| match item {
-            Item::Notification(notification) => notification.size(),
-            Item::Gap => 0,
-        });
+        let queued = self.queue.iter().map(Item::size);
         let early = self.early.iter().map(|notification| notification.size());
-        self.bytes = queued.chain(early).sum();
+        let held = self.held.iter().map(|held| held.notification.size());
+        self.bytes = queued.chain(early).chain(held).sum();
     }
 
     fn write_recall(&mut self) {
@@ -470,10 +559,7 @@ mod tests {
                 assert_eq!(channels.leased(note("a", "2"), 1), Given::Now);
                 channels.leased_marker(7);
                 assert_eq!(channels.recall(), Some(&b"LISTEN \"a\";"[..]));
-                assert_eq!(
-                    channels.leased(note("a", "early"), 1),
-                    Given::BehindTheQueue
-                );
+                assert_eq!(channels.leased(note("a", "early"), 1), Given::Behind(0));
                 assert!(!channels.shared(&Arc::new(note("a", "2"))));
                 channels.shared_marker(7);
                 assert!(!channels.shared(&Arc::new(note("a", "early"))));
@@ -490,9 +576,10 @@ mod tests {
         let mut channels = live("a");
         assert!(channels.shared(&Arc::new(note("a", "1"))));
         assert!(channels.shared(&Arc::new(note("a", "2"))));
-        assert_eq!(channels.leased(note("a", "2"), 1), Given::BehindTheQueue);
-        assert_eq!(channels.leased(note("a", "3"), 1), Given::BehindTheQueue);
-        assert_eq!(payloads(&mut channels), ["1"]);
+        assert!(channels.shared(&Arc::new(note("a", "later"))));
+        assert_eq!(channels.leased(note("a", "2"), 1), Given::Behind(1));
+        assert_eq!(channels.leased(note("a", "3"), 1), Given::Behind(2));
+        assert_eq!(payloads(&mut channels), ["1", "later"]);
         assert!(!channels.shared(&Arc::new(note("a", "3"))));
         assert_eq!(channels.waiting(), 0);
         assert!(channels.shared(&Arc::new(note("a", "3"))));
@@ -517,6 +604,67 @@ mod tests {
         assert!(!channels.shared(&Arc::new(note("a", "2"))));
     }
 
+    /// By somebody else, of a channel that the shared listener does not bring yet.
+    #[track_caller]
+    fn hold(channels: &mut Channels, channel: &str, payload: &str) {
+        match channels.leased(note(channel, payload), 2) {
+            Given::New(notification) => channels.hold(notification),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Both bring the sequence 0 (before the transaction), 1, 2, 3, the marker, 4; of "a" all, of "b" the server connection before the marker and
+    /// the shared listener behind it. Whoever is first, the client gets it in order.
+    #[test]
+    fn what_is_held_gets_its_place() {
+        for schedule in 0..1 << 7 {
+            let mut channels = live("a");
+            channels.join(2, [name("b")]);
+            let (mut leased, mut shared) = (0, 0);
+            for turn in 0..11 {
+                let leased_is_next = shared == 6 || leased < 5 && schedule >> (turn % 7) & 1 == 1;
+                match (leased_is_next, leased, shared) {
+                    (true, 0, _) => hold(&mut channels, "b", "1"),
+                    (true, 1, _) => assert_eq!(channels.leased(note("a", "2"), 2), Given::Not),
+                    (true, 2, _) => hold(&mut channels, "b", "3"),
+                    (true, 3, _) => assert_eq!(channels.leased_marker(2), Marker::Divides),
+                    (true, 4, _) => assert_eq!(channels.leased(note("a", "4"), 2), Given::Not),
+                    (false, _, 1) => channels.shared_marker(1),
+                    (false, _, 3) => channels.shared_marker(2),
+                    (_, _, at) => {
+                        let payload = ["0", "", "2", "", "4", "5"][at];
+                        let channel = if payload == "5" { "b" } else { "a" };
+                        assert!(channels.shared(&Arc::new(note(channel, payload))));
+                    }
+                }
+                match leased_is_next {
+                    true => leased += 1,
+                    false => shared += 1,
+                }
+            }
+            assert!(channels.has_waiting());
+            assert_eq!(
+                payloads(&mut channels),
+                ["0", "1", "2", "3", "4", "5"],
+                "{schedule:b}"
+            );
+            assert_eq!((channels.waiting(), channels.has_waiting()), (0, false));
+        }
+    }
+
+    #[test]
+    fn nothing_is_held_for_ever() {
+        let mut channels = live("a");
+        hold(&mut channels, "b", "1");
+        assert!(channels.has_waiting() && channels.waiting() > 0);
+        channels.join(2, [name("b")]);
+        assert!(channels.shared(&Arc::new(note("a", "2"))));
+        assert!(!channels.has_waiting());
+        channels.lost();
+        assert!(channels.has_waiting());
+        assert_eq!(payloads(&mut channels), ["2", "1"]);
+    }
+
     #[test]
     fn a_gap_makes_a_marker_void_that_has_not_come() {
         for shared_is_first in [false, true] {
@@ -531,15 +679,15 @@ mod tests {
             channels.shared_marker(2);
             assert!(!channels.shared(&Arc::new(note("b", "1"))));
             assert_eq!(channels.leased_marker(2), Marker::Void);
-            assert_eq!(channels.leased(note("b", "1"), 1), Given::Now);
+            hold(&mut channels, "b", "1");
             assert_eq!(channels.join_again(2, 3), [name("b")]);
             channels.shared_marker(2);
             assert!(!channels.shared(&Arc::new(note("b", "2"))));
-            assert_eq!(channels.leased(note("b", "2"), 1), Given::Now);
+            hold(&mut channels, "b", "2");
             assert_eq!(channels.leased_marker(3), Marker::Divides);
             channels.shared_marker(3);
             assert!(channels.shared(&Arc::new(note("b", "3"))));
-            assert_eq!(payloads(&mut channels), ["gap", "3"]);
+            assert_eq!(payloads(&mut channels), ["gap", "1", "2", "3"]);
         }
     }
 
@@ -560,11 +708,11 @@ mod tests {
     #[test]
     fn a_gap_ends_all_waiting_for_the_shared_listener() {
         let mut channels = live("a");
-        assert_eq!(channels.leased(note("a", "1"), 1), Given::BehindTheQueue);
+        assert_eq!(channels.leased(note("a", "1"), 1), Given::Behind(0));
         channels.join(2, [name("b")]);
         channels.leased_marker(2);
         channels.lost();
-        assert_eq!(channels.leased(note("b", "0"), 1), Given::BehindTheQueue);
+        assert_eq!(channels.leased(note("b", "0"), 1), Given::Behind(0));
         assert_eq!(channels.waiting(), 0);
         channels.restored();
         assert!(channels.shared(&Arc::new(note("a", "1"))));

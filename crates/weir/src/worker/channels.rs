@@ -72,15 +72,18 @@ impl Worker {
             Some(channels) => channels.leased(notification, server.pid()),
             None => Given::Now,
         };
-        if given == Given::Not {
-            return;
-        }
-        // What waits may be of channels that the transaction has left: then a census is going to tell.
-        if given == Given::BehindTheQueue
-            && !server.conversation.has_evidence()
-            && let Some(channels) = &mut client.channels
-        {
-            channels.take(&mut aside.to_client);
+        let has_evidence = server.conversation.has_evidence();
+        let settles = has_evidence || server.census.is_some() || server.handover.is_under_way();
+        match (given, &mut client.channels) {
+            (Given::Not, _) => return,
+            (Given::New(notification), Some(channels)) if settles => {
+                return channels.hold(notification);
+            }
+            // What waits may be of channels that the transaction has left: then a census is going to tell.
+            (Given::Behind(count), Some(channels)) if !has_evidence => {
+                channels.take_front(count, &mut aside.to_client);
+            }
+            _ => {}
         }
         aside.to_client.append(&mut message);
     }

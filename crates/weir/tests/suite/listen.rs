@@ -11,7 +11,7 @@ use wire::write;
 
 scenarios! { reactors: many_listeners_on_two_server_connections, listening_is_transactional, savepoints, unlisten, discard_all,
 payloads_keep_their_order, own_notifications_come_before_the_answer, a_notification_waits_for_the_end_of_a_transaction, prepared_listen,
-nothing_is_lost_while_channels_change_hands, a_lost_listener_is_restored, nobody_is_deaf_after_many_losses, slow_listeners_are_let_go, listeners_that_vanish_are_forgotten,
+nothing_is_lost_while_channels_change_hands, channels_that_change_hands_keep_their_order, a_lost_listener_is_restored, nobody_is_deaf_after_many_losses, slow_listeners_are_let_go, listeners_that_vanish_are_forgotten,
 a_pool_without_a_place_pins, pause_and_resume, own_channels_are_shown, other_encodings_pin }
 mod majors {
     scenarios! { majors: listening_is_transactional, own_notifications_come_before_the_answer, nothing_is_lost_while_channels_change_hands, own_channels_are_shown }
@@ -312,6 +312,39 @@ fn nothing_is_lost_while_channels_change_hands(party: Party) {
     one.expect_silence(Duration::from_millis(50));
 }
 
+/// One channel stays, the other comes and goes; what is notified to both comes as it was sent.
+fn channels_that_change_hands_keep_their_order(party: Party) {
+    let (stage, mut one, _two, channel) = listening(party, "changing");
+    let mut two = stage.client();
+    let got = std::thread::scope(|scope| {
+        let name = &channel;
+        let notifier = scope.spawn(move || {
+            for number in 0..500 {
+                let both = format!(
+                    "BEGIN; NOTIFY {name}, '{number:03} a'; NOTIFY {name}_b, '{number:03} b'; COMMIT"
+                );
+                run(&mut two, &both);
+            }
+        });
+        let mut got = Vec::new();
+        let mut turns = ["LISTEN", "UNLISTEN"].iter().cycle();
+        while !notifier.is_finished() {
+            let turn = turns.next().expect("endless");
+            let messages = run(&mut one, &format!("{turn} {channel}_b"));
+            got.extend(messages.iter().filter_map(told).map(|it| it.1));
+        }
+        while !got.iter().any(|payload| payload == "499 a") {
+            got.push(payload(&mut one));
+        }
+        notifier.join().expect("it notifies");
+        got
+    });
+    assert!(got.is_sorted(), "{got:?}");
+    let of_a = got.iter().filter(|payload| payload.ends_with('a'));
+    assert_eq!(of_a.count(), 500);
+    assert!(got.len() > 500, "nothing came from the other channel");
+}
+
 /// Ends the shared listener whose last query named the channel.
 fn terminate(channel: &str) -> String {
     format!(
@@ -390,7 +423,9 @@ fn slow_listeners_are_let_go(party: Party) {
     }
     run(&mut notifier, &format!("NOTIFY {channel}, 'still here'"));
     assert_eq!(payload(&mut quick), "still here");
-    assert!(stage.log().contains("listen_queue_size"), "{}", stage.log());
+    wait::until("the log says why", || {
+        stage.log().contains("listen_queue_size")
+    });
     // One that is in a transaction for too long can be told.
     run(&mut quick, "BEGIN");
     run(&mut notifier, &sql);

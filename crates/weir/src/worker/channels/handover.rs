@@ -293,6 +293,7 @@ impl Worker {
             && let Some(channels) = &mut of.channels
         {
             channels.shared_marker(ticket);
+            self.give_waiting(client);
         }
     }
 
