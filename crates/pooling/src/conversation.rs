@@ -338,6 +338,12 @@ impl Conversation {
         }
     }
 
+    /// Before a message without a text, which may begin a series with any: a driver closes what it needs no more ahead of its next statement.
+    #[inline]
+    fn recall_unseen(&mut self, sql: Option<&[u8]>, to_server: &mut Vec<u8>) {
+        self.recall(sql, Suspicion::OPAQUE, to_server);
+    }
+
     #[inline]
     fn note(&mut self, suspicion: Suspicion, text: &[u8]) {
         let suspicion = suspicion & CENSUS;

@@ -206,6 +206,7 @@ impl Conversation {
                 self.recall(client.recall, suspicion, &mut aside.to_server);
                 self.note(suspicion, text);
             }
+            self.recall_unseen(client.recall, &mut aside.to_server);
             self.expect(match header.tag {
                 tag::PARSE => Expected::RawParse,
                 tag::BIND => Expected::Bind(Mark::NONE),
@@ -223,7 +224,7 @@ impl Conversation {
         match header.tag {
             tag::PARSE => self.parse(client, header, Parse::parse(body)?, aside),
             tag::DESCRIBE => self.describe(client, header, Describe::parse(body)?, aside),
-            _ => self.close(client.statements, header, Close::parse(body)?, aside),
+            _ => self.close(client, header, Close::parse(body)?, aside),
         }
     }
 
@@ -461,6 +462,7 @@ impl Conversation {
             if self.waits_for_name(describe.name) {
                 return Ok(Passage::Wait);
             }
+            self.recall_unseen(client.recall, &mut aside.to_server);
             if describe.name.is_empty() {
                 self.settle_unnamed(client, &mut aside.to_server);
             } else if let Some((statement, server_name)) =
@@ -477,7 +479,7 @@ impl Conversation {
 
     fn close(
         &mut self,
-        client: &mut ClientStatements,
+        client: ClientSide<'_>,
         header: Header,
         close: Close<'_>,
         aside: &mut Aside,
@@ -485,13 +487,14 @@ impl Conversation {
         if close.target == Target::Statement && self.waits_for_name(close.name) {
             return Ok(Passage::Wait);
         }
+        self.recall_unseen(client.recall, &mut aside.to_server);
         if close.target == Target::Statement && close.name.is_empty() {
             self.own_unnamed(None);
             self.expect(Expected::CloseUnnamed);
             return Ok(Passage::WHOLE);
         }
         if close.target == Target::Statement
-            && let Some(statement) = client.remove(close.name)
+            && let Some(statement) = client.statements.remove(close.name)
         {
             self.names_change();
             let named = Named {
