@@ -10,9 +10,10 @@ pub mod observations;
 mod progress;
 pub mod reasoning;
 pub mod sample;
+pub mod source;
 pub mod words;
 
-use crate::driver::{DsnError, Endpoint};
+use crate::driver::DsnError;
 use crate::interrupt::Interrupt;
 use crate::runtime::apart_from;
 use advice::Advice;
@@ -21,6 +22,7 @@ use observations::{Ended, Observations};
 use progress::Progress;
 use sample::WatchError;
 use serde::Serialize;
+use source::Source;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -175,10 +177,10 @@ pub fn observe(
     options: &AdviseOptions,
     interrupt: &Interrupt,
 ) -> Result<Observations, AdviseError> {
-    let endpoint = Endpoint::parse(&options.dsn)?;
+    let source = Source::parse(&options.dsn)?;
     let mut progress = Progress::new();
     let mut seen = apart_from(async || {
-        sample::observe(&endpoint, options.watch.0, interrupt, &mut progress).await
+        sample::observe(&source, options.watch.0, interrupt, &mut progress).await
     })?;
     seen.hardware.cores = options.cores.or(seen.hardware.cores);
     let memory = options.memory.map(|Size(bytes)| bytes);

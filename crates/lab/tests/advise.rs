@@ -3,8 +3,8 @@
 use lab::advise::advice::{Advice, Topic, Weight};
 use lab::advise::observations::{Ended, Group, MemorySource, Observations, Pooler, Sight};
 use lab::advise::sample::{self, Onlooker};
+use lab::advise::source::Source;
 use lab::advise::{AdviseError, AdviseOptions, Length, Output, json, observe, reasoning, words};
-use lab::driver::Endpoint;
 use lab::interrupt::Interrupt;
 use lab::postgres::Shutdown;
 use lab::runtime::apart;
@@ -357,7 +357,7 @@ impl<F: FnMut() + Send> Onlooker for AtThirdLook<F> {
 fn what_was_seen_before_an_early_end_counts() {
     let mut postgres = Postgres::start(Postgres::USUAL_MAJOR);
     let dsn = postgres.connection_string("postgres", Postgres::DATABASE);
-    let endpoint = Endpoint::parse(&dsn).expect("valid");
+    let source = Source::parse(&dsn).expect("valid");
     let hour = Duration::from_secs(3_600);
 
     let interrupt = Interrupt::silent();
@@ -367,7 +367,7 @@ fn what_was_seen_before_an_early_end_counts() {
         act: || pressed.request(),
     };
     let seen =
-        apart(sample::observe(&endpoint, hour, &interrupt, &mut onlooker)).expect("three looks");
+        apart(sample::observe(&source, hour, &interrupt, &mut onlooker)).expect("three looks");
     assert_eq!(
         (seen.watch.looks, &seen.watch.ended),
         (3, &Ended::Interrupted)
@@ -383,7 +383,7 @@ fn what_was_seen_before_an_early_end_counts() {
         act: || postgres.stop(Shutdown::Fast),
     };
     let seen = apart(sample::observe(
-        &endpoint,
+        &source,
         hour,
         &Interrupt::silent(),
         &mut onlooker,
@@ -397,6 +397,58 @@ fn what_was_seen_before_an_early_end_counts() {
     assert_eq!(seen.watch.looks, 3);
     let (act, text) = told(&reasoning::conclude(&seen), Topic::Sight);
     assert!(act && text.contains("ended early"), "{text}");
+}
+
+#[test]
+fn a_server_that_wants_tls_is_spoken_to_by_tls() {
+    let postgres = Postgres::start(Postgres::USUAL_MAJOR);
+    let folder = postgres.socket_dir();
+    let made = std::process::Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-subj",
+            "/CN=somebody.else",
+            "-days",
+            "2",
+        ])
+        .args(["-keyout", "key.pem", "-out", "cert.pem"])
+        .current_dir(folder)
+        .output();
+    let Ok(made) = made else {
+        // Nothing makes certificates here.
+        return;
+    };
+    assert!(made.status.success(), "{made:?}");
+    let account = lab::account::Account::choose().expect("an account");
+    account.give(&folder.join("key.pem")).expect("own file");
+    for setting in [
+        format!("ssl_cert_file = '{}'", folder.join("cert.pem").display()),
+        format!("ssl_key_file = '{}'", folder.join("key.pem").display()),
+        "ssl = on".to_owned(),
+    ] {
+        postgres
+            .execute(&format!("ALTER SYSTEM SET {setting}"))
+            .expect("a setting");
+    }
+    postgres
+        .set_hba(["hostssl all all 127.0.0.1/32 scram-sha-256"])
+        .expect("writable");
+    postgres.reload().expect("it runs");
+    let dsn = postgres.direct(Role::Scram);
+    for mode in ["prefer", "require"] {
+        let (seen, _) = watch(&format!("{dsn} sslmode={mode}"), 1);
+        assert!(seen.watch.looks > 1, "{mode}");
+    }
+    let refused = observe(
+        &options(&format!("{dsn} sslmode=disable"), 1),
+        &Interrupt::silent(),
+    );
+    let refused = refused.expect_err("it wants TLS").to_string();
+    assert!(refused.contains("no encryption"), "{refused}");
 }
 
 #[test]

@@ -6,9 +6,10 @@ mod counters;
 mod facts;
 mod memory;
 mod reader;
+mod tls;
 
 use super::observations::{Ended, Hardware, Observations, Watch};
-use crate::driver::Endpoint;
+use super::source::Source;
 use crate::interrupt::Interrupt;
 use activity::{Activity, Session};
 use console::Found;
@@ -55,19 +56,19 @@ pub trait Onlooker: Send {
 /// # Errors
 /// [`WatchError`] if it could not look even once.
 pub async fn observe(
-    endpoint: &Endpoint,
+    source: &Source,
     length: Duration,
     interrupt: &Interrupt,
     onlooker: &mut dyn Onlooker,
 ) -> Result<Observations, WatchError> {
-    let reader = Reader::server(endpoint).await?;
-    let facts = facts::ask(&reader, endpoint).await?;
+    let reader = Reader::server(source).await?;
+    let facts = facts::ask(&reader, source).await?;
     let hardware = facts::hardware(&reader, facts.view).await?;
-    onlooker.begins(&described(&facts, hardware, endpoint), length);
+    onlooker.begins(&described(&facts, hardware, source), length);
     let mut watching = Watching {
         activity: Activity::default(),
         before: counters::read(&reader).await?,
-        pooler: console::find(endpoint).await,
+        pooler: console::find(source).await,
         facts,
         hardware,
         reader,
@@ -79,7 +80,7 @@ pub async fn observe(
     watching.conclude(ended?, began.elapsed()).await
 }
 
-fn described(facts: &Facts, hardware: Hardware, endpoint: &Endpoint) -> String {
+fn described(facts: &Facts, hardware: Hardware, source: &Source) -> String {
     let server = &facts.server;
     let machine = match (hardware.cores, hardware.memory_bytes) {
         (Some(cores), Some(memory)) => {
@@ -89,7 +90,7 @@ fn described(facts: &Facts, hardware: Hardware, endpoint: &Endpoint) -> String {
     };
     format!(
         "PostgreSQL {} at {}, database {}, as {}{machine}",
-        server.version, server.address, endpoint.database, server.role
+        server.version, server.address, source.database, server.role
     )
 }
 

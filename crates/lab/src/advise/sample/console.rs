@@ -5,7 +5,7 @@ use super::reader::{APPLICATION, Reader, maybe_number, number, text};
 use crate::advise::observations::{
     Arrival, Name, PoolSeen, PooledDatabase, Pooler, PoolerSeen, Who,
 };
-use crate::driver::Endpoint;
+use crate::advise::source::Source;
 use std::collections::{BTreeMap, HashMap};
 use tokio_postgres::SimpleQueryRow;
 
@@ -50,8 +50,8 @@ pub enum Found {
 }
 
 /// Looks for a console behind the same address.
-pub async fn find(endpoint: &Endpoint) -> Found {
-    let reader = match Reader::console(endpoint).await {
+pub async fn find(source: &Source) -> Found {
+    let reader = match Reader::console(source).await {
         Ok(reader) => reader,
         // Weir's and PgBouncer's words to those who are neither in admin_users nor in stats_users.
         Err(refusal) if refusal.contains("not allowed") => return Found::Closed(refusal),
@@ -69,8 +69,8 @@ pub async fn find(endpoint: &Endpoint) -> Found {
         },
         reader,
         own: Name {
-            database: endpoint.database.clone(),
-            user: endpoint.user.clone(),
+            database: source.database.clone(),
+            user: source.user.clone(),
         },
         clients: (0.0, 0.0),
         looks: 0,

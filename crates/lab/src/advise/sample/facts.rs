@@ -3,7 +3,7 @@
 use super::WatchError;
 use super::reader::{Reader, maybe, number, text};
 use crate::advise::observations::{Hardware, Server, Setting, Sight};
-use crate::driver::{Endpoint, Place};
+use crate::advise::source::Source;
 use crate::site::Machine;
 use nix::unistd::{SysconfVar, sysconf};
 
@@ -38,7 +38,7 @@ pub enum View {
 
 /// # Errors
 /// [`WatchError`].
-pub async fn ask(reader: &Reader, endpoint: &Endpoint) -> Result<Facts, WatchError> {
+pub async fn ask(reader: &Reader, source: &Source) -> Result<Facts, WatchError> {
     let identity = reader.ask(IDENTITY).await?;
     let identity = identity.first().ok_or_else(|| {
         WatchError::Refused("the server does not show this session to itself".into())
@@ -55,15 +55,11 @@ pub async fn ask(reader: &Reader, endpoint: &Endpoint) -> Result<Facts, WatchErr
     } else {
         View::Nowhere
     };
-    let (host, port) = match &endpoint.place {
-        Place::Tcp(address) => (address.ip().to_string(), address.port()),
-        Place::Unix { folder, port } => (folder.display().to_string(), *port),
-    };
     let settings = reader.ask(SETTINGS).await?;
     let server = Server {
-        address: endpoint.place.to_string(),
-        host,
-        port,
+        address: source.address(),
+        host: source.host.clone(),
+        port: source.port,
         role: text(identity, "role").into(),
         version: text(identity, "version").into(),
         version_num: number(identity, "version_num") as u32,

@@ -3,10 +3,11 @@
 //! Each question is one simple query, and so one transaction, in any pool mode: read-only, with a time-out, and nothing is left of it.
 
 use super::WatchError;
-use crate::driver::Endpoint;
+use super::tls;
+use crate::advise::source::Source;
 use crate::postgres::describe;
 use std::time::Duration;
-use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, SimpleQueryRow};
+use tokio_postgres::{Client, Config, SimpleQueryMessage, SimpleQueryRow};
 
 /// In a list of sessions.
 pub const APPLICATION: &str = "weir advise";
@@ -25,11 +26,11 @@ pub struct Reader {
 impl Reader {
     /// # Errors
     /// [`WatchError::Connect`].
-    pub async fn server(endpoint: &Endpoint) -> Result<Self, WatchError> {
-        Self::connect(endpoint.config(), GUARD)
+    pub async fn server(source: &Source) -> Result<Self, WatchError> {
+        Self::connect(source.config().clone(), GUARD)
             .await
             .map_err(|reason| WatchError::Connect {
-                address: endpoint.place.to_string(),
+                address: source.address(),
                 reason,
             })
     }
@@ -38,8 +39,8 @@ impl Reader {
     ///
     /// # Errors
     /// Why it does not let us in, or that there is none.
-    pub async fn console(endpoint: &Endpoint) -> Result<Self, String> {
-        let mut config = endpoint.config();
+    pub async fn console(source: &Source) -> Result<Self, String> {
+        let mut config = source.config().clone();
         config.dbname("pgbouncer");
         Self::connect(config, "").await
     }
@@ -48,7 +49,8 @@ impl Reader {
         config
             .application_name(APPLICATION)
             .connect_timeout(CONNECT_PATIENCE);
-        let connected = tokio::time::timeout(2 * CONNECT_PATIENCE, config.connect(NoTls)).await;
+        let tls = tls::connector().map_err(|error| error.to_string())?;
+        let connected = tokio::time::timeout(2 * CONNECT_PATIENCE, config.connect(tls)).await;
         let (client, connection) = connected
             .map_err(|_| format!("no answer within {} s", 2 * CONNECT_PATIENCE.as_secs()))?
             .map_err(|error| told(&error))?;
