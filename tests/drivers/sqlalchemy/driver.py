@@ -194,6 +194,28 @@ def each_tenant_its_own():
         by_many(work)
 
 
+def tenants_by_startup_options():
+    """Asked for in the startup packet, which is what RESET goes back to."""
+
+    def work(client):
+        for dialect in DIALECTS:
+            arguments = {"application_name": f"tenant {client}", "options": f"-c search_path=tenant_{client} -c app.tenant={client} -c work_mem={client + 64}kB"}
+            engine = create_engine(url(dialect), connect_args=arguments)
+            expected = (f"tenant {client}", f"tenant_{client}", str(client), f"{client + 64}kB")
+            names = ["application_name", "search_path", "app.tenant", "work_mem"]
+            for order in ("SELECT", "SET search_path = elsewhere", "RESET search_path", "SET app.tenant = 'another'", "RESET ALL", "DISCARD ALL"):
+                with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                    connection.exec_driver_sql(order)
+                    found = [connection.scalar(text(f"SELECT current_setting('{name}')")) for name in names]
+                    if order.startswith("SET"):
+                        equal(found.count("elsewhere") + found.count("another"), 1)
+                    else:
+                        equal(tuple(found), expected)
+            engine.dispose()
+
+    by_many(work)
+
+
 def temporary_tables():
     """Within a transaction by all clients at once; over several transactions by as many as may be pinned."""
     for _, engine in engines():
@@ -358,6 +380,7 @@ run([
     sessions,
     isolation_levels,
     each_tenant_its_own,
+    tenants_by_startup_options,
     temporary_tables,
     cursors_on_the_server,
     two_phases,

@@ -1,0 +1,1 @@
+CREATE OR REPLACE VIEW seen AS SELECT version, many() FROM runs;

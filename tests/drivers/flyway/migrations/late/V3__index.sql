@@ -1,0 +1,1 @@
+CREATE INDEX CONCURRENTLY runs_version ON runs (version);

@@ -1,0 +1,2 @@
+INSERT INTO runs VALUES (5);
+SELECT 1 / ${divisor};
