@@ -9,6 +9,7 @@ use super::advice::{DatabaseAdvice, IniAdvice, SettingAdvice};
 const MARK: &str = "; weir advise: ";
 const MAIN: &str = "pgbouncer";
 const DATABASES: &str = "databases";
+const USERS: &str = "users";
 
 /// A changed text, and in words what was changed and what was not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +33,7 @@ pub fn merge(text: &str, advice: &IniAdvice) -> Merged {
     for setting in &advice.settings {
         file.setting(setting);
     }
+    file.users();
     if file.includes() {
         file.notes
             .push("the file includes others: what is set there was not looked at".into());
@@ -176,6 +178,18 @@ impl File {
                     .push(format!("{} = {}, new", advice.name, advice.value));
                 let line = format!("{} = {}", advice.name, advice.value);
                 self.append(MAIN, &line, &advice.why);
+            }
+        }
+    }
+
+    /// A user's own size wins over a database's, and is left to whoever has set it.
+    fn users(&mut self) {
+        for user in self.entries(USERS) {
+            if let Some(size) = parameter(&user.value, "pool_size") {
+                self.notes.push(format!(
+                    "user {} has pool_size={size}, which wins over that of databases",
+                    user.key
+                ));
             }
         }
     }
@@ -425,6 +439,8 @@ fn with_parameter(text: &str, name: &str, value: &str) -> String {
 mod tests {
     use super::*;
     use crate::advise::advice::Keeps;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
     const FILE: &str = "; ours\n[databases]\n# the shop\nshop = host=10.0.0.5 dbname=store password='it''s = x' pool_size=100\n\"my db\" = host=h\n* = host=h\n\n\
                         [pgbouncer]\n;default_pool_size = 7\n  default_pool_size= 20\nlisten_port = 6432 \n; the end\n";
@@ -508,14 +524,14 @@ mod tests {
 
     #[test]
     fn what_leads_nowhere_or_is_for_sessions_is_only_noted() {
-        let text = "[databases]\na = pool_mode=session pool_size=90\n[pgbouncer]\n";
+        let text = "[databases]\na = pool_mode=session pool_size=90\n[users]\nu = pool_size=3\n[pgbouncer]\n";
         let advice = IniAdvice {
             databases: vec![database("a", 4, None), database("b", 4, None)],
             settings: Vec::new(),
         };
         let merged = merge(text, &advice);
         assert_eq!(merged.text, text);
-        assert_eq!(merged.notes.len(), 2, "{merged:?}");
+        assert_eq!(merged.notes.len(), 3, "{merged:?}");
     }
 
     #[test]
@@ -536,6 +552,54 @@ mod tests {
             merge("", &advice).text,
             "\n[pgbouncer]\n; weir advise: because\ndefault_pool_size = 5\n; weir advise: because\nquery_wait_timeout = 20\n"
         );
+    }
+
+    #[test]
+    fn any_text_can_be_merged_into_and_keeps_its_lines() {
+        let parts = [
+            "[",
+            "]",
+            "=",
+            ";",
+            "#",
+            "\"",
+            "'",
+            " ",
+            "\t",
+            "\n",
+            "\r\n",
+            "*",
+            "%include x",
+            "a",
+            "\u{e9}",
+            "[databases]\n",
+            "[pgbouncer]\n",
+            "default_pool_size",
+            "shop",
+            "pool_size",
+            "dbname",
+        ];
+        let advice = IniAdvice {
+            databases: vec![database("shop", 7, Some(8)), database("a", 5, None)],
+            settings: vec![setting("default_pool_size", "5", Keeps::Nothing)],
+        };
+        let seed = rand::random();
+        let mut random = StdRng::seed_from_u64(seed);
+        for _ in 0..20_000 {
+            let length = random.random_range(0..40);
+            let text: String = (0..length)
+                .map(|_| parts[random.random_range(0..parts.len())])
+                .collect();
+            let merged = merge(&text, &advice);
+            let kept = text
+                .lines()
+                .filter(|line| merged.text.lines().any(|after| after == *line));
+            let replaced = text.lines().count() - kept.count();
+            assert!(
+                replaced <= merged.changes.len(),
+                "seed {seed}: {text:?} {merged:?}"
+            );
+        }
     }
 
     #[test]

@@ -62,6 +62,10 @@ impl Advice {
     }
 }
 
+fn sum(numbers: impl Iterator<Item = u32>) -> u32 {
+    numbers.fold(0, u32::saturating_add)
+}
+
 /// "3.2 ms", "12.5 s", "2 h 5 min"
 fn span(seconds: f64) -> String {
     match seconds {

@@ -1,5 +1,6 @@
 //! How many connections the server has to take, and the pooler.
 
+use super::sum;
 use crate::advise::advice::{Advice, Change, Keeps, SettingAdvice, Topic, Weight};
 use crate::advise::observations::{Observations, Pooler};
 use crate::report::count;
@@ -11,13 +12,18 @@ const PER_CORE: usize = 4;
 /// So many more than needed do no harm yet.
 const MORE_THAN_NEEDED: u32 = 100;
 const CLIENTS_MIN: u32 = 200;
+/// Beyond these, somebody's counters are wrong; PostgreSQL takes no larger max_connections.
+const CLIENTS_MAX: u32 = 10_000_000;
+const CONNECTIONS_MAX: u32 = 262_140;
 
 pub fn add(seen: &Observations, advice: &mut Advice) {
     let clients = clients(seen);
     if clients > 0 {
         advice.ini.settings.push(SettingAdvice {
             name: "max_client_conn",
-            value: (clients * 2)
+            value: clients
+                .min(CLIENTS_MAX)
+                .saturating_mul(2)
                 .next_multiple_of(100)
                 .max(CLIENTS_MIN)
                 .to_string(),
@@ -40,23 +46,21 @@ pub fn add(seen: &Observations, advice: &mut Advice) {
 /// Those of the pooler where there is one, else the sessions, whose place they will take.
 fn clients(seen: &Observations) -> u32 {
     match &seen.pooler {
-        Pooler::Open(pooler) => pooler.pools.values().map(|pool| pool.clients.max()).sum(),
+        Pooler::Open(pooler) => sum(pooler.pools.values().map(|pool| pool.clients.max())),
         _ => seen.load.sessions.max(),
     }
 }
 
 fn server(seen: &Observations, advice: &mut Advice, current: u32) -> (Weight, String) {
-    let pooled: u32 = advice
-        .pools
-        .iter()
-        .map(|pool| pool.size + pool.reserve)
-        .sum();
+    let pooled = advice.pools.iter();
+    let pooled = sum(pooled.map(|pool| pool.size.saturating_add(pool.reserve)));
     let reserved = ["superuser_reserved_connections", "reserved_connections"]
         .into_iter()
         .filter_map(|setting| seen.server.number(setting))
         .sum::<f64>() as u32;
     let others = past_the_pooler(seen);
-    let needed = (pooled + reserved + others + SPARE).next_multiple_of(10);
+    let needed = sum([pooled, reserved, others, SPARE].into_iter());
+    let needed = needed.min(CONNECTIONS_MAX).next_multiple_of(10);
     let rule = seen.hardware.cores.map_or_else(String::new, |cores| {
         format!(
             " The rule of thumb, {PER_CORE} per core, says {}.",
@@ -89,7 +93,7 @@ fn server(seen: &Observations, advice: &mut Advice, current: u32) -> (Weight, St
 fn past_the_pooler(seen: &Observations) -> u32 {
     match &seen.pooler {
         Pooler::Open(pooler) => {
-            let pooled: u32 = pooler.pools.values().map(|pool| pool.servers.max()).sum();
+            let pooled = sum(pooler.pools.values().map(|pool| pool.servers.max()));
             seen.load.sessions.max().saturating_sub(pooled)
         }
         _ => 0,

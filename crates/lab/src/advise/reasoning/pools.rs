@@ -1,7 +1,7 @@
 //! Pool sizes for transaction mode: as many server connections as were wanted at the same time, and no more than the cores can use.
 
 use super::work::useful;
-use super::{has_load, number, percent};
+use super::{has_load, number, percent, sum};
 use crate::advise::advice::{Advice, DatabaseAdvice, IniAdvice, Keeps, PoolAdvice, SettingAdvice};
 use crate::advise::observations::{
     Counts, Name, Observations, PoolSeen, Pooler, PoolerSeen, Sight,
@@ -75,7 +75,9 @@ fn of_pooler(seen: &Observations, pooler: &PoolerSeen) -> Vec<PoolAdvice> {
 /// A pool whose clients waited: how many it wants cannot be seen while it has too few. It may double, and then one looks again.
 fn short(name: &Name, counted: &PoolSeen) -> PoolAdvice {
     let wanted = counted.wanted.percentile(0.95);
-    let size = wanted.min(counted.active.max() * 2).max(SIZE_MIN);
+    let size = wanted
+        .min(counted.active.max().saturating_mul(2))
+        .max(SIZE_MIN);
     PoolAdvice {
         name: name.clone(),
         size,
@@ -148,7 +150,7 @@ fn hidden(seen: &Observations) -> Vec<PoolAdvice> {
 
 /// More than the cores can use would only wait in the server.
 fn limit(pools: &mut [PoolAdvice], useful: Option<u32>) {
-    let all: u32 = pools.iter().map(|pool| pool.size).sum();
+    let all = sum(pools.iter().map(|pool| pool.size));
     let Some(useful) = useful.filter(|useful| *useful < all) else {
         return;
     };
@@ -172,7 +174,9 @@ fn ini(pools: &[PoolAdvice]) -> IniAdvice {
             .push(pool);
     }
     let databases = by_database.into_iter().map(|(database, pools)| {
-        let sum: u32 = pools.iter().map(|pool| pool.size + pool.reserve).sum();
+        let limit = sum(pools
+            .iter()
+            .map(|pool| pool.size.saturating_add(pool.reserve)));
         let whys: Vec<String> = pools
             .iter()
             .map(|pool| format!("{}: {}", pool.name.user, pool.why))
@@ -180,7 +184,7 @@ fn ini(pools: &[PoolAdvice]) -> IniAdvice {
         DatabaseAdvice {
             database: database.into(),
             pool_size: pools.iter().map(|pool| pool.size).max().unwrap_or(SIZE_MIN),
-            max_db_connections: (pools.len() > 1).then_some(sum),
+            max_db_connections: (pools.len() > 1).then_some(limit),
             why: whys.join("; "),
         }
     });

@@ -92,7 +92,7 @@ fn by_the_servers_clock(seen: &Observations) -> Option<String> {
         _ if hidden => "",
         true => ": the looks are representative",
         false => {
-            ": that is not what the looks saw. Statements that began before the watch or had not ended with it are counted where they end, and bursts can fall between looks; watch for longer"
+            ": that is not what the looks saw. Statements that began before the watch or had not ended with it are counted where they end, bursts can fall between looks, and where processors are scarce looks miss very short statements; watch for longer"
         }
     };
     Some(format!(

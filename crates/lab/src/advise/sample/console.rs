@@ -13,6 +13,8 @@ use tokio_postgres::SimpleQueryRow;
 const CONSOLE: [&str; 2] = ["pgbouncer", "weir"];
 /// Of more clients no list is asked for: the console answers on the thread that accepts them.
 const CLIENTS_MAX: f64 = 2_000.0;
+/// More connections than any pooler has: sums of what a console says stay numbers.
+const CONNECTIONS_MAX: f64 = 1e6;
 /// Of more kinds of clients, those that come first are known.
 const KINDS_MAX: usize = 1_000;
 /// In the order of SHOW POOLS: server connections that are open, whatever they do.
@@ -238,7 +240,7 @@ fn client(row: &SimpleQueryRow) -> Who {
 
 /// `own` clients are the adviser's; between two questions they only look on.
 fn take_pool(pool: &mut PoolSeen, row: &SimpleQueryRow, own: u32) {
-    let count = |column| number(row, column) as u32;
+    let count = |column| number(row, column).clamp(0.0, CONNECTIONS_MAX) as u32;
     let (active, waiting) = (count("sv_active"), count("cl_waiting"));
     let clients = count("cl_active") + waiting;
     pool.clients.see(clients.saturating_sub(own));
