@@ -26,7 +26,7 @@ const LOOKS_MAX: u32 = 20_000;
 /// Each distance is a random part of that.
 const UNEVEN: std::ops::Range<f64> = 0.5..1.5;
 /// Looking may take so much of the time: one part in that many.
-const COST: u32 = 20;
+const COST: u32 = 10;
 /// How long the server may take to publish what its sessions have counted (they do so once a second at most).
 const COUNTERS_LAG: Duration = Duration::from_millis(1_200);
 
