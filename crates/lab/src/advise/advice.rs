@@ -117,7 +117,7 @@ pub struct SettingAdvice {
 #[serde(rename_all = "snake_case")]
 pub enum Keeps {
     Nothing,
-    /// A larger number, or 0 for "no limit".
+    /// A larger number.
     Larger,
     /// A smaller number, but not 0 for "no limit".
     Smaller,
