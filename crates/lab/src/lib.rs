@@ -1,8 +1,10 @@
 //! What is not needed to pool: an embedded PostgreSQL, the demonstration that `weir demo` runs, the experiments of `weir lab`,
-//! and the adviser of `weir advise`.
+//! the adviser of `weir advise`, and
+//! the look at statements of `weir check --against`.
 //!
 //! - [`demo`] is the demonstration.
 //! - [`advise`] is `weir advise`, from looking at a server to settings.
+//! - [`audit`] is `weir check --against`, from statements to what they cost.
 //! - [`command`] is `weir lab`, from its options to a folder of results. [`experiments`] has the experiments, [`experiment`] what one is,
 //!   [`runner`] runs them, [`site`] is where they happen, [`workload`] and [`driver`] are what clients do there, [`results`] what comes out,
 //!   [`report`] what people see of it, [`published`] what others have measured, [`interrupt`] the user's Ctrl-C.
@@ -14,6 +16,7 @@
 
 pub mod account;
 pub mod advise;
+pub mod audit;
 pub mod command;
 pub mod demo;
 pub mod driver;

@@ -10,7 +10,7 @@ mod catalog;
 mod queries;
 
 pub use catalog::{BadRow, Catalog, Dependency, Function, Node, Object, Reach};
-pub use queries::{BEGIN, END, FINGERPRINT, Part, QUERIES, Query};
+pub use queries::{BEGIN, END, FINGERPRINT, Part, QUERIES, Query, SETTINGS};
 
 use crate::unnamed_settings::body_sets_unnamed;
 use crate::{LearntNames, Scanner, Strings, Suspicion, setting_names};

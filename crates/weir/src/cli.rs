@@ -11,7 +11,7 @@ use std::process::ExitCode;
 #[command(name = "weir", version, disable_help_subcommand = true)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(
-    override_usage = "weir [OPTIONS] CONFIG.ini\n       weir check CONFIG.ini\n       weir demo [--seconds N]\n       weir lab [EXPERIMENT]... [--target NAME=DSN]... [--quick | --full] [--out DIR]\n       weir advise DSN [--watch TIME] [--apply-to CONFIG.ini] [--json]"
+    override_usage = "weir [OPTIONS] CONFIG.ini\n       weir check CONFIG.ini\n       weir check --against DSN [--watch TIME] [--log FILE]\n       weir demo [--seconds N]\n       weir lab [EXPERIMENT]... [--target NAME=DSN]... [--quick | --full] [--out DIR]\n       weir advise DSN [--watch TIME] [--apply-to CONFIG.ini] [--json]"
 )]
 struct Arguments {
     /// The configuration file (write ./check, ./demo, ./lab or ./advise for a file of that name)
@@ -35,11 +35,8 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Say what is wrong with a configuration file, without starting
-    Check {
-        #[arg(value_name = "CONFIG.ini")]
-        config: PathBuf,
-    },
+    /// Say what is wrong with a configuration file, without starting; or what a database's statements would cost in a transaction pool
+    Check(Check),
     /// Show pooling at work: a PostgreSQL in a temporary folder, Weir in front of it, a thousand clients
     #[cfg(feature = "lab")]
     Demo {
@@ -53,6 +50,32 @@ enum Command {
     /// Watch a server, directly or through its pooler, and say which pool sizes, limits and time-outs follow; it changes nothing there
     #[cfg(feature = "lab")]
     Advise(Advise),
+}
+
+#[derive(clap::Args, Debug)]
+struct Check {
+    /// The configuration file
+    #[arg(value_name = "CONFIG.ini")]
+    #[cfg_attr(feature = "lab", arg(required_unless_present_any = ["against", "log"]))]
+    #[cfg_attr(not(feature = "lab"), arg(required = true))]
+    config: Option<PathBuf>,
+    #[cfg(feature = "lab")]
+    #[command(flatten)]
+    statements: Statements,
+}
+
+#[cfg(feature = "lab")]
+#[derive(clap::Args, Debug)]
+struct Statements {
+    /// A live database, in whatever pool mode: which statements of its applications would cost something in a transaction pool?
+    #[arg(long, value_name = "DSN", conflicts_with = "config")]
+    against: Option<String>,
+    /// How long to watch its sessions, as in 30s, 10m or 1h
+    #[arg(long, value_name = "TIME", default_value = "30s", requires = "against")]
+    watch: lab::advise::Length,
+    /// The same of a log of PostgreSQL (.csv, .json or plain), or of a file of SQL
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    log: Vec<PathBuf>,
 }
 
 #[cfg(feature = "lab")]
@@ -113,9 +136,9 @@ struct Depth {
 pub fn main() -> ExitCode {
     let outcome = match Arguments::parse() {
         Arguments {
-            command: Some(Command::Check { config }),
+            command: Some(Command::Check(options)),
             ..
-        } => check(&config),
+        } => check(options),
         #[cfg(feature = "lab")]
         Arguments {
             command: Some(Command::Demo { seconds }),
@@ -160,8 +183,21 @@ fn options(arguments: Arguments) -> anyhow::Result<Options> {
     })
 }
 
+fn check(options: Check) -> anyhow::Result<ExitCode> {
+    if let Some(config) = &options.config {
+        return check_file(config);
+    }
+    #[cfg(feature = "lab")]
+    lab::audit::run(&lab::audit::AuditOptions {
+        dsn: options.statements.against,
+        watch: options.statements.watch,
+        logs: options.statements.log,
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Reads everything that a start would read.
-fn check(path: &Path) -> anyhow::Result<ExitCode> {
+fn check_file(path: &Path) -> anyhow::Result<ExitCode> {
     let setup = match start::Setup::load(path) {
         Ok(setup) => setup,
         Err(errors) => {
@@ -312,11 +348,32 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "lab")]
+    #[test]
+    fn a_check_is_of_a_file_or_of_statements() {
+        for valid in [
+            "check x.ini",
+            "check --against postgresql://a@h/d --watch 10m",
+            "check --log a.csv --log b.sql",
+            "check --against postgresql://a@h/d --log a.csv",
+        ] {
+            assert!(parse(valid).is_ok(), "{valid}");
+        }
+        for wrong in [
+            "check",
+            "check x.ini --against d",
+            "check x.ini --log a.csv",
+            "check --log a.csv --watch 1m",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
     #[test]
     fn a_command_is_no_file_unless_it_has_a_path() {
         assert!(matches!(
             parse("check x.ini").expect("valid").command,
-            Some(Command::Check { .. })
+            Some(Command::Check(_))
         ));
         let file = parse("./check").expect("valid");
         assert!(file.command.is_none() && file.config == Some(PathBuf::from("./check")));

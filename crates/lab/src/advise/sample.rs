@@ -5,7 +5,7 @@ mod console;
 mod counters;
 mod facts;
 mod memory;
-mod reader;
+pub(crate) mod reader;
 mod tls;
 
 use super::observations::{Ended, Hardware, Observations, Watch};

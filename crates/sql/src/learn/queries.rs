@@ -37,6 +37,10 @@ pub const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
     SET LOCAL search_path TO pg_catalog; SET LOCAL client_encoding TO 'UTF8'; SET LOCAL standard_conforming_strings TO on; \
     SET LOCAL quote_all_identifiers TO off";
 
+/// The part of [`BEGIN`] that sets parameters for the transaction.
+pub const SETTINGS: &str = "SET LOCAL search_path TO pg_catalog; SET LOCAL client_encoding TO 'UTF8'; \
+    SET LOCAL standard_conforming_strings TO on; SET LOCAL quote_all_identifiers TO off";
+
 /// After them.
 pub const END: &str = "COMMIT";
 

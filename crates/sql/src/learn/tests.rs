@@ -210,3 +210,8 @@ fn rows_are_checked() {
     }
     assert!(catalog.functions.is_empty());
 }
+
+#[test]
+fn the_settings_are_those_of_the_transaction() {
+    assert!(super::BEGIN.ends_with(super::SETTINGS));
+}
