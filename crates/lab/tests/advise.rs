@@ -6,7 +6,7 @@ use lab::advise::sample::{self, Onlooker};
 use lab::advise::source::Source;
 use lab::advise::{AdviseError, AdviseOptions, Length, Output, json, observe, reasoning, words};
 use lab::interrupt::Interrupt;
-use lab::postgres::Shutdown;
+use lab::postgres::{Options, Shutdown};
 use lab::runtime::apart;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -280,6 +280,47 @@ fn a_role_without_rights_is_told_what_it_does_not_see() {
     };
     assert_between("mean", pool.mean, 1.5, 2.6);
     assert!(pool.why.contains("hidden"), "{pool:?}");
+}
+
+#[test]
+fn who_only_reads_is_told_from_who_writes() {
+    let options = Options::default().setting("shared_preload_libraries", "pg_stat_statements");
+    let postgres = Postgres::start_with(Postgres::USUAL_MAJOR, options);
+    let prepared = "CREATE EXTENSION pg_stat_statements; CREATE TABLE written (n int); GRANT ALL ON written TO PUBLIC";
+    postgres
+        .query(Postgres::DATABASE, prepared)
+        .expect("a fetched PostgreSQL has the extension");
+    let every = |statement| Habit::Every(Duration::from_millis(100), statement);
+    let gather = |role: Role, habit| Crowd::gather(&postgres.direct(role), role.name(), 2, habit);
+    let _crowds = [
+        gather(
+            Role::Plain,
+            every("SELECT pg_sleep(0.05), count(*) FROM written"),
+        ),
+        gather(
+            Role::Scram,
+            every("INSERT INTO written SELECT 1 FROM pg_sleep(0.05)"),
+        ),
+    ];
+    let dsn = postgres.connection_string("postgres", Postgres::DATABASE);
+    let (seen, advice) = watch(&dsn, 6);
+    let statements = seen.statements.as_ref().expect("the extension is there");
+    let of = |role: Role| {
+        let mut pools = statements.by_pool.iter();
+        let found = pools.find(|(name, _)| name.user == role.name());
+        *found.expect("it ran something").1
+    };
+    let (reader, writer) = (of(Role::Plain), of(Role::Scram));
+    assert!(reader.reads > 50.0 && reader.writes == 0.0, "{reader:?}");
+    assert!(writer.writes > 50.0 && writer.reads == 0.0, "{writer:?}");
+    // Twenty transactions of each kind in a second.
+    assert_between("ids", seen.transaction_ids / seen.watch.seconds, 14.0, 24.0);
+    let (_, text) = told(&advice, Topic::Writes);
+    assert!(
+        text.contains("weir_test/weir_plain was never seen writing") && text.contains("none wrote"),
+        "{text}"
+    );
+    assert!(!text.contains("weir_scram was never"), "{text}");
 }
 
 #[test]

@@ -217,3 +217,49 @@ impl Pace {
         self.next = (self.next + distance).max(tokio::time::Instant::now());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advise::observations::MemorySource;
+    use crate::postgres::{Installation, Options};
+    use crate::runtime::apart;
+    use facts::View;
+    use std::path::Path;
+
+    #[test]
+    fn what_this_machine_does_not_show_a_superuser_sees_through_the_server() {
+        let installation = Installation::obtain(17).expect("a PostgreSQL");
+        let server = installation.start(&Options::default()).expect("it starts");
+        server
+            .execute("CREATE ROLE monitor LOGIN IN ROLE pg_monitor")
+            .expect("a role");
+        let source =
+            |role| Source::parse(&server.connection_string(role, "postgres")).expect("valid");
+        let seen = |role: &'static str, view| {
+            let source = source(role);
+            apart(async move {
+                let reader = Reader::server(&source).await?;
+                let other = Reader::server(&source).await?;
+                let rows = other.ask(activity::QUESTION).await?;
+                let sessions: Vec<Session> = rows.iter().map(Session::read).collect();
+                let hardware = facts::hardware(&reader, view).await?;
+                let memory = memory::measure(&reader, view, &sessions).await?;
+                Ok::<_, WatchError>((hardware, memory))
+            })
+            .expect("it answers")
+        };
+        let (hardware, memory) = seen("postgres", View::ThroughServer);
+        if Path::new("/proc/self/smaps_rollup").exists() {
+            assert!(hardware.cores >= Some(1) && hardware.memory_bytes >= Some(1 << 20));
+            let memory = memory.expect("the other session's");
+            assert_eq!((memory.source, memory.measured), (MemorySource::Kernel, 1));
+        }
+        // Whoever may not read the machine's files gets PostgreSQL's account of the session itself.
+        let (hardware, memory) = seen("monitor", View::Nowhere);
+        assert_eq!(hardware, Hardware::default());
+        let memory = memory.expect("pg_monitor may ask");
+        assert_eq!(memory.source, MemorySource::MemoryContexts);
+        assert!(memory.mean_bytes > 1e5, "{memory:?}");
+    }
+}
