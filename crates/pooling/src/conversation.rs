@@ -326,13 +326,22 @@ impl Conversation {
 
     /// Before a statement that may have to do with channels: makes the server listen to those of its client, in a transaction of its own. Within a
     /// transaction block, or a series that has begun, it is too late for that.
+    #[inline]
     fn recall(&mut self, sql: Option<&[u8]>, suspicion: Suspicion, to_server: &mut Vec<u8>) {
-        let Some(sql) = sql else { return };
+        if let Some(sql) = sql
+            && suspicion.intersects(RECALL)
+        {
+            self.recall_in_time(sql, to_server);
+        }
+    }
+
+    #[cold]
+    fn recall_in_time(&mut self, sql: &[u8], to_server: &mut Vec<u8>) {
         let outside = self.status == TransactionStatus::Idle
             && self.series == Series::Closed
             && self.flow == Flow::Normal
             && self.copy_in == CopyIn::No;
-        if outside && self.recalled == Recalled::No && suspicion.intersects(RECALL) {
+        if outside && self.recalled == Recalled::No {
             self.own_query(Own::Recall, sql, to_server);
             self.recalled = Recalled::Yes;
         }
