@@ -23,6 +23,8 @@ pub struct Evidence {
     pub resets: bool,
     /// Names that a PREPARE in SQL has given, if it succeeded.
     pub prepared: Vec<Box<[u8]>>,
+    /// The database that everybody else has to leave for the latest of them.
+    pub alone_in: Option<sql::Name>,
 }
 
 /// Bytes of a statement's text that are kept to tell people about it.
@@ -53,6 +55,9 @@ impl Evidence {
         }
         if suspicion.contains(Suspicion::SETTINGS) && sql::sets_unnamed(text, Strings::default()) {
             self.suspicion |= Suspicion::UNNAMED;
+        }
+        if suspicion.contains(Suspicion::CATALOG_CHANGE) {
+            self.alone_in = sql::alone_in(text, Strings::default());
         }
         self.mention(text);
     }

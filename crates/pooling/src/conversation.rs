@@ -310,6 +310,12 @@ impl Conversation {
         self.evidence.is_some()
     }
 
+    /// The database that everybody else has to leave for what the client has just said. Told once.
+    #[inline]
+    pub fn take_alone_in(&mut self) -> Option<sql::Name> {
+        self.evidence.as_mut()?.alone_in.take()
+    }
+
     pub fn take_evidence(&mut self) -> Option<Box<Evidence>> {
         self.evidence.take()
     }

@@ -3,8 +3,8 @@
 
 use crate::lexer::{Backslashes, Encoding, Lexer, Strings};
 use crate::{
-    LearntNames, Scanner, Suspicion, executed_name, is_custom_name, setting_names, statements,
-    understand,
+    LearntNames, Scanner, Suspicion, alone_in, executed_name, is_custom_name, setting_names,
+    statements, understand,
 };
 use std::sync::LazyLock;
 
@@ -41,6 +41,7 @@ pub fn text(data: &[u8]) {
                 .all(|name| is_custom_name(name.as_bytes()))
         );
         let _ = executed_name(data, strings);
+        let _ = alone_in(data, strings);
     }
 }
 

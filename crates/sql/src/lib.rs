@@ -36,5 +36,5 @@ pub use scanner::Scanner;
 pub use setting_names::{SettingNames, is_custom_name, setting_names};
 pub use statements::{Statements, statements};
 pub use suspicion::Suspicion;
-pub use understand::{executed_name, understand};
+pub use understand::{alone_in, executed_name, understand};
 pub use unnamed_settings::sets_unnamed;

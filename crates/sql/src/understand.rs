@@ -2,11 +2,13 @@
 //!
 //! Only statements that PostgreSQL accepts have to be read rightly: one that it refuses has no effect, and says so.
 
+mod alone;
 mod phrase;
 mod set;
 
 use crate::lexer::{Kind, Lexer, Strings};
 use crate::{All, Effect, Name};
+pub use alone::alone_in;
 use phrase::Phrase;
 
 /// The effect of one statement (see [`crate::statements`]); a `;` behind it does no harm. None if the text does not say it plainly: queries,

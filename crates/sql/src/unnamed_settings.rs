@@ -57,7 +57,39 @@ fn is_set_config(token: &Token<'_>) -> bool {
 /// Of what follows the function's name.
 fn is_unnamed(mut tokens: Lexer<'_>, words: Words) -> bool {
     let begins = tokens.next().is_some_and(|it| it.is_punctuation(b'('));
-    begins && !is_name(tokens.clone(), words) && !is_local(tokens)
+    begins && !is_name(tokens.clone(), words) && !is_listed(tokens.clone()) && !is_local(tokens)
+}
+
+/// Whether the first argument is the column of `pg_settings`, which has no custom parameters: pg_dump sets one so if there is one.
+fn is_listed(mut tokens: Lexer<'_>) -> bool {
+    let is_column = tokens.next().is_some_and(|it| it.is_word("name"))
+        && tokens.next().is_some_and(|it| it.is_punctuation(b','));
+    is_column && is_from_settings(tokens)
+}
+
+/// Whether the query, from within the call's parentheses on, reads `pg_settings` and nothing else.
+fn is_from_settings(mut tokens: Lexer<'_>) -> bool {
+    let mut depth = 1usize;
+    let from = tokens.by_ref().find(|token| match token.kind {
+        Kind::Punctuation(b'(') => {
+            depth += 1;
+            false
+        }
+        Kind::Punctuation(b')') => {
+            depth = depth.saturating_sub(1);
+            false
+        }
+        _ => depth == 0 && token.is_word("from"),
+    });
+    let mut source = tokens.next();
+    if source.is_some_and(|it| it.is_word("pg_catalog")) {
+        source = tokens.nth(1); // behind the dot
+    }
+    from.is_some()
+        && source.is_some_and(|it| it.is_word("pg_settings"))
+        && tokens
+            .next()
+            .is_none_or(|it| it.is_word("where") || it.is_punctuation(b';'))
 }
 
 /// Whether the first argument is a literal, or a value that another text or message has.
@@ -106,6 +138,10 @@ mod tests {
             "select pg_catalog.\"set_config\"(name, value, false) from settings",
             "select set_config(chr(97) || '.x', f(1, true), is_local)",
             "do $$ begin perform set_config('app.' || key, 'x', false); end $$",
+            "select set_config(name, '', false), (select 1 from pg_settings) from mine",
+            "select set_config(name, '', false) from pg_settings, mine m(name)",
+            "select set_config(name || 'x', '', false) from pg_settings",
+            "select set_config(name, '', false)",
             "select set_config('app.x', '1', false), set_config(('app.y'), '1', false)",
         ] {
             assert!(sets_unnamed(text.as_bytes(), Strings::default()), "{text}");
@@ -121,6 +157,8 @@ mod tests {
             "select set_config($1, $2, false), set_config( /* the name */ E'app.x' , '1', false)",
             "select set_config('app.' || 'x', f(1, false), true)",
             "select set_config(name, value, 't') from settings",
+            "select set_config(name, 'view, foreign-table', false) from pg_settings where name = 'x'",
+            "select set_config(name, lower(''), false), (1) from pg_catalog.pg_settings;",
             "do $$ begin perform set_config(name, 'x', false); end $$",
             "select set_config(",
             "select set_config_of('app.' || 'x', 1, false), 'set_config'",

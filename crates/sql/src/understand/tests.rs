@@ -324,3 +324,29 @@ fn executed_names() {
     assert_eq!(name("select execute"), None);
     assert_eq!(name("create table t ()"), None);
 }
+
+#[test]
+fn databases_that_others_have_to_leave() {
+    let name = |text: &str| alone_in(text.as_bytes(), Strings::default());
+    for (text, expected) in [
+        ("DROP DATABASE shop", Some("shop")),
+        (
+            "/* all */ drop database if exists \"Shop 1\" with (force);",
+            Some("Shop 1"),
+        ),
+        ("alter database shop rename to other", Some("shop")),
+        ("alter database shop set tablespace t", Some("shop")),
+        ("alter database shop set work_mem = 1", None),
+        (
+            "create database a template = shop encoding 'UTF8'",
+            Some("shop"),
+        ),
+        ("create database a owner me template shop", Some("shop")),
+        ("create database a", Some("template1")),
+        ("drop table database", None),
+        ("comment on database shop is ''", None),
+        ("drop database", None),
+    ] {
+        assert_eq!(name(text), expected.map(Into::into), "{text}");
+    }
+}

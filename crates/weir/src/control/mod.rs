@@ -185,6 +185,7 @@ fn obey(control: &Control, parts: &Parts<'_>, message: ToControl) {
         ToControl::Dial { pool, worker, slot } => dialler.handle(pool, worker, slot),
         ToControl::Granted(slot) => granted(control, dialler, slot),
         ToControl::CatalogChanged(pool) => learn::changed(&control.shared, pool),
+        ToControl::Leave { pool, name } => retirement::leave(&control.shared, &pool, &name),
         ToControl::CatalogRead(answer) => learn::answered(&control.shared, *answer),
         ToControl::Listen {
             pool,

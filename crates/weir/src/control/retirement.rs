@@ -2,9 +2,11 @@
 //! after `pool_idle_timeout`, and those of `*` that no server has ever been reached for at once, so that nobody can fill the process's memory by asking for
 //! databases that do not exist.
 //!
+//! Here too: server connections that are given up so that their database can be dropped.
+//!
 //! It takes two looks: at the first everybody is asked to let go of the pool, at the second it is removed if nobody has it any more.
 
-use super::{Control, Parts};
+use super::{Control, Parts, reload};
 use crate::shared::{Pool, Shared, ToWorker};
 use pooling::Time;
 use settings::Config;
@@ -25,6 +27,22 @@ pub(super) fn retire_pools(control: &Control, parts: &Parts<'_>) {
         if pools.remove(shared, pool, now) {
             shared.departures.notify_waiters();
         }
+    }
+}
+
+/// The server connections of clients that are gone leave the database: somebody there is about to drop, rename or copy it, and would be told
+/// that others use it. While clients are there, that is so. PostgreSQL waits for five seconds before it says so.
+pub(super) fn leave(shared: &Shared, asker: &Pool, name: &[u8]) {
+    let hosts = asker.database.load().hosts.clone();
+    let pools = shared.pools.read().unwrap_or_else(PoisonError::into_inner);
+    let unused = pools.iter().filter(|pool| {
+        let database = pool.database.load();
+        pool.clients.count() == 0 && database.dbname.as_bytes() == name && database.hosts == hosts
+    });
+    for pool in unused {
+        // A database of the same name may be another one.
+        pool.state.catalogue.forget();
+        reload::reconnect(shared, pool);
     }
 }
 

@@ -204,6 +204,8 @@ pub enum ToControl {
     Cancel(CancelTarget),
     /// A client's statement may have changed the catalogue of the pool's database.
     CatalogChanged(Arc<Pool>),
+    /// A client of the pool says what is executed only while nobody else is connected to this database of the server.
+    Leave { pool: Arc<Pool>, name: sql::Name },
     /// What a server connection of the pool has told of its database's catalogue.
     CatalogRead(Box<CatalogAnswer>),
 }

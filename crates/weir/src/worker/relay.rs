@@ -8,7 +8,9 @@ use super::outbox::Source;
 use super::reactor::Slots;
 use super::upstream::Upstream;
 use super::{Owner, Worker};
+use crate::shared::ToControl;
 use pooling::conversation::Violation;
+use std::sync::Arc;
 use wire::frontend::tag;
 use wire::{Header, SqlState};
 
@@ -150,6 +152,11 @@ impl Worker {
             outbox: &mut self.outbox,
             aside: &mut self.aside,
         };
-        upstream.run()
+        let stop = upstream.run();
+        if let Some(name) = self.servers[server].conversation.take_alone_in() {
+            let pool = Arc::clone(&self.servers[server].pool);
+            self.shared.tell_control(ToControl::Leave { pool, name });
+        }
+        stop
     }
 }

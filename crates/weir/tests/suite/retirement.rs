@@ -1,9 +1,11 @@
 //! Pools that nobody uses any more are forgotten, and nobody can make Weir remember what does not exist.
 
-use crate::stage::{Party, Stage, USER, log_in};
+use crate::stage::{Party, Stage, USER, execute, log_in, parse};
 use testkit::{Ini, Postgres, wait};
+use wire::write;
 
-scenarios! { reactors: unused_pools_are_forgotten, failed_log_ins_leave_no_pool, a_pool_in_use_stays }
+scenarios! { reactors: unused_pools_are_forgotten, failed_log_ins_leave_no_pool, a_pool_in_use_stays,
+a_database_whose_clients_have_left_can_be_dropped }
 
 fn has_pool(stage: &Stage, database: &str) -> bool {
     let pools = stage.show("POOLS").having("database", database);
@@ -54,6 +56,37 @@ fn a_pool_in_use_stays(party: Party) {
     wait::until("the other is forgotten", || !has_pool(&stage, other));
     assert!(has_pool(&stage, Postgres::DATABASE));
     assert_eq!(client.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
+}
+
+/// In the simple and in the extended protocol; another one of the name is met with fresh eyes.
+fn a_database_whose_clients_have_left_can_be_dropped(party: Party) {
+    let stage = party.start();
+    for extended in [false, true] {
+        let database = party.own_database("dropped");
+        let owner = format!("ALTER DATABASE {database} OWNER TO {USER}");
+        party.postgres().execute(&owner).expect("an owner");
+        let mut guest = stage.client_of(&database);
+        assert_eq!(guest.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
+        drop(guest);
+        stage.until_pool(&database, "cl_active", 0);
+        assert_eq!(party.postgres().connections(&database), 1);
+        let (sql, mut owner) = (format!("DROP DATABASE {database}"), stage.client());
+        owner.send(|out| {
+            if extended {
+                parse(out, "drop", &sql);
+                execute(out, "drop");
+                write::sync(out);
+            } else {
+                write::query(out, sql.as_bytes());
+            }
+        });
+        let answer = owner.receive_until("Z");
+        assert!(
+            answer.iter().any(|it| it.tag == b'C'),
+            "{}",
+            owner.transcript()
+        );
+    }
 }
 
 /// By `auth_query` in databases that do not exist, and by clients that may log in to Weir and ask for such.
