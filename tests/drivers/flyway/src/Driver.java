@@ -54,8 +54,8 @@ public class Driver {
         return configuration.load();
     }
 
-    /** How many migrations each of those that start together has executed. */
-    static List<Integer> migrateTogether(boolean transactionalLock, String... locations) throws Exception {
+    /** How many migrations those that start together have executed. Each takes the lock anew for every migration. */
+    static int migrateTogether(boolean transactionalLock, String... locations) throws Exception {
         CountDownLatch ready = new CountDownLatch(TOGETHER);
         ExecutorService threads = Executors.newFixedThreadPool(TOGETHER);
         List<Future<Integer>> results = new ArrayList<>();
@@ -67,12 +67,11 @@ public class Driver {
                 return flyway.migrate().migrationsExecuted;
             }));
         }
-        List<Integer> executed = new ArrayList<>();
+        int executed = 0;
         for (Future<Integer> result : results) {
-            executed.add(result.get());
+            executed += result.get();
         }
         threads.shutdown();
-        executed.sort(null);
         return executed;
     }
 
@@ -81,14 +80,14 @@ public class Driver {
     }
 
     static void lockOfATransaction() throws Exception {
-        equal(migrateTogether(true, "filesystem:migrations/early"), List.of(0, 0, 0, 3));
+        equal(migrateTogether(true, "filesystem:migrations/early"), 3);
         equal(value("SELECT string_agg(version::text, ' ' ORDER BY at) FROM runs"), "1 2");
         noLockIsLeft();
     }
 
     /** As Flyway's manual advises for CREATE INDEX CONCURRENTLY. */
     static void lockOfASession() throws Exception {
-        equal(migrateTogether(false, "filesystem:migrations"), List.of(0, 0, 0, 3));
+        equal(migrateTogether(false, "filesystem:migrations"), 3);
         equal(value("SELECT string_agg(version::text, ' ' ORDER BY at) FROM runs"), "1 2 4 5");
         equal(value("SELECT indisvalid FROM pg_index WHERE indexrelid = 'runs_version'::regclass"), "t");
         noLockIsLeft();
